@@ -192,6 +192,8 @@ class App:
         )
         if parts.capacity is not None:
             services.start_soon(parts.capacity.run)
+        if parts.claims is not None:
+            services.start_soon(parts.claims.run)
         await parts.scheduling_loop.run()
 
     async def _sync_all_but_pods(self, services: TaskGroup) -> None:
@@ -340,6 +342,8 @@ class App:
         needed = reviews.rights_to_schedule(informer.resource for informer in self.parts.informers)
         if self.parts.election is not None:
             needed += reviews.rights_to_lead(config.leader_elect_resource_namespace, config.leader_elect_resource_name)
+        if config.claims:
+            needed += reviews.CLAIMING
         reviewing = config.authorize_metrics or config.answer_questions
         return needed + reviews.REVIEWING if reviewing else needed
 

@@ -6,7 +6,7 @@ the picture in `cluster/changes`.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -57,6 +57,7 @@ from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
 if TYPE_CHECKING:
     from neuron_scheduler.capacity.requester import CapacityRequester
+    from neuron_scheduler.controllers.claim_binder import ClaimBinder
     from neuron_scheduler.extender.build import Extender, ExtenderPort
 
 _EXTENDER: Final = "neuron-scheduler"
@@ -73,6 +74,7 @@ class Parts:
         election: None without leader election.
         unserved: the pending pods with Neuron of other schedulers, by uid.
         capacity: asks an autoscaler for machines; None if no profile says so.
+        claims: writes claims on devices; None if they are off.
         extender: answers kube-scheduler; None if it is off.
     """
 
@@ -91,6 +93,7 @@ class Parts:
     rejections: Rejections
     unserved: Mapping[str, Pod]
     capacity: "CapacityRequester | None"
+    claims: "ClaimBinder | None"
     election: LeaderElector | None
     extender: "Extender | None"
 
@@ -107,7 +110,7 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
     may_bind = partial(bool, True) if election is None else election.may_bind
 
     nodes = _informer(client, metrics, NODES)
-    others = tuple(_informer(client, metrics, resource) for resource in OTHER_KINDS)
+    others = tuple(_informer(client, metrics, resource) for resource in (*OTHER_KINDS, *_claim_kinds(config)))
     pods = _informer(client, metrics, pods_through(own_pods(profiles.values())))
 
     wake_up, cluster = LoopBell(), Cluster()
@@ -259,10 +262,11 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
         not_listed = partial(sync_problem, (nodes, *others, pods))
         extender = extender_of(extender_port, loop, election, pod_by_key=pods.get, sync_problem=not_listed)
 
+    claims = _claim_binder(config, client, attempts, binding_cycle, may_bind) if config.claims else None
     queue_observer = QueueObserver(cluster=cluster, queue=queue, scheduler_names=profiles.keys(), clock=clock)
     watch_log = WatchLog(cluster=cluster, reporter=reporter, metrics=metrics)
     foreign_nominations = None if extender is None else extender.foreign_nominations
-    of_products = (foreign_nominations, None if capacity is None else capacity.machines)
+    of_products = (claims, foreign_nominations, None if capacity is None else capacity.machines)
     observers = Observers(
         (
             queue_observer,
@@ -296,9 +300,41 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
         rejections=rejections,
         unserved=queue_observer.unserved,
         capacity=capacity,
+        claims=claims,
         election=election,
         extender=extender,
     )
+
+
+def _claim_kinds(config: Config) -> tuple[Resource[Any], ...]:
+    if not config.claims:
+        return ()
+    from neuron_scheduler.kube.objects.devices import CLAIM_KINDS
+
+    return CLAIM_KINDS
+
+
+def _claim_binder(
+    config: Config, client: Client, attempts: PodAttempts, binding_cycle: BindingCycle, may_bind: Callable[[], bool]
+) -> "ClaimBinder":
+    """Turn claims on: the cluster reads them, and the binding cycle writes them."""
+    from neuron_scheduler.cluster.tables.claims import Claims
+    from neuron_scheduler.controllers.claim_binder import ClaimBinder
+    from neuron_scheduler.kube.writes.claim_writer import ClaimWriter
+
+    cluster, queue = attempts.cluster, attempts.queue
+    cluster.claims = Claims()
+    claims = binding_cycle.claims = ClaimBinder(
+        cluster=cluster,
+        claims=cluster.claims,
+        writer=ClaimWriter(client=client, timeout=config.bind_timeout),
+        may_bind=may_bind,
+        on_resolved=lambda pod: queue.update(pod, attempts.clock()) if pod.uid in queue else None,
+        reporter=attempts.reporter,
+        clock=attempts.clock,
+    )
+    attempts.on_claims_refused = claims.on_refused
+    return claims
 
 
 def _extender_port(config: Config) -> "ExtenderPort":

@@ -23,10 +23,10 @@ KUBE: Final = {"kube", "kube.http", "kube.objects", "kube.watch", "kube.writes"}
 MAY_IMPORT: Final = {
     "model": set[str](),
     "neuron": MODEL,
-    "neuron.claims": MODEL,
+    "neuron.claims": MODEL | {"neuron"},
     "cluster.index": MODEL,
     "cluster.rows": MODEL | {"neuron"},
-    "cluster.tables": MODEL | {"neuron", "cluster.index", "cluster.rows"},
+    "cluster.tables": MODEL | {"neuron", "neuron.claims", "cluster.index", "cluster.rows"},
     "cluster": MODEL | {"neuron"} | CLUSTER,
     "scheduling": set[str](),
     "scheduling.plugins": MODEL | {"neuron"} | CLUSTER,

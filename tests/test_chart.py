@@ -90,7 +90,7 @@ COMPONENTS = {
     "setScheduler": "set-scheduler",
     "secureMetrics": "secure-metrics",
 }
-ON_TOP = {"questions": "questions", "page": "page", "capacityRequests": "capacity-requests"}
+ON_TOP = {"questions": "questions", "page": "page", "capacityRequests": "capacity-requests", "claims": "claims"}
 """They add flags at the end and objects of their own, so they are combined with all the others or with none."""
 
 
@@ -105,8 +105,8 @@ def choices() -> Iterator[tuple[str, dict[str, bool]]]:
         for rest in (False, True):
             for page in (False, True):
                 yield road, dict.fromkeys(able, rest) | {"questions": True, "page": page}
-            if road != "default":
-                yield road, dict.fromkeys(able, rest) | {"capacityRequests": True}
+            for name in ("capacityRequests", "claims") if road != "default" else ():
+                yield road, dict.fromkeys(able, rest) | {name: True}
 
 
 def few_choices() -> Iterator[tuple[str, dict[str, bool]]]:
@@ -178,6 +178,17 @@ def test_machines_for_kube_scheduler_s_pods(helm: Helm) -> None:
     )
     complaint = helm.refusal("template", "neuron-scheduler", CHART, *ON, *flags)
     assert "components.capacityRequests needs scheduler.customScheduler.enabled=true" in complaint
+
+
+def test_claims_of_kube_scheduler_s_pods(helm: Helm) -> None:
+    """kube-scheduler asks no extender about claims, so without a queue of our own the component is refused."""
+    flags = values(
+        scheduler__customScheduler__enabled=False,
+        scheduler__defaultScheduler__enabled=True,
+        components__claims=True,
+    )
+    complaint = helm.refusal("template", "neuron-scheduler", CHART, *ON, *flags)
+    assert "components.claims needs scheduler.customScheduler.enabled=true" in complaint
 
 
 def test_a_profile_may_limit_the_machines(helm: Helm, tmp_path: Path) -> None:
@@ -270,13 +281,16 @@ def test_a_release_with_the_name_of_awss_is_refused(helm: Helm) -> None:
 
 
 def test_an_old_cluster_is_refused(helm: Helm) -> None:
-    """The README's versions, and the newer one that setting the scheduler's name needs; EKS has suffixes."""
+    """The README's versions, and the newer ones that claims and setting the scheduler's name need; EKS has suffixes."""
     flags: tuple[str | Path, ...] = ("template", "neuron-scheduler", CHART, *ON, "--kube-version")
     assert helm.run(*flags, "v1.33.5-eks-3025e55")
     assert "chart requires kubeVersion: >=1.33.0-0" in helm.refusal(*flags, "v1.32.9")
     sets = ("--set", "components.setScheduler=true")
     assert helm.run(*flags, "v1.36.0-eks-1", *sets)
     assert "needs Kubernetes 1.36 or newer; this is v1.35.0" in helm.refusal(*flags, "v1.35.0", *sets)
+    claims = ("--set", "components.claims=true")
+    assert helm.run(*flags, "v1.34.1-eks-1", *claims)
+    assert "needs Kubernetes 1.34 or newer; this is v1.33.5" in helm.refusal(*flags, "v1.33.5", *claims)
 
 
 def test_the_name_of_aws_users_is_that_of_the_deployment_and_of_the_scheduler(helm: Helm, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ WITHHELD = {
     "authorize_metrics",
     "answer_questions",
     "serve_page",
+    "claims",
     "extender_bind_address",
     "extender_tls_cert_file",
     "extender_tls_private_key_file",

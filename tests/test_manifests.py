@@ -11,7 +11,9 @@ import pytest
 import yaml
 
 from neuron_scheduler import __version__, cli
+from neuron_scheduler.kube.objects.devices import CLAIM_KINDS, TAINT_RULES
 from neuron_scheduler.kube.objects.pods import PODS as RESOURCE
+from neuron_scheduler.kube.reviews import CLAIMING, rights_to_watch
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import Effect, Taint
 from neuron_scheduler.neuron.topology import illegal_count
@@ -24,8 +26,9 @@ from neuron_scheduler.settings.config import Config
 from neuron_scheduler.settings.profile_config import ProfileConfig
 from tests.control_plane.binaries import RELEASE, before
 from tests.control_plane.objects import bind, create_pod, pod_manifest
-from tests.control_plane.rest import STRATEGIC, ApiError, Object, RestClient
-from tests.control_plane.server import ControlPlane, User, run_control_plane
+from tests.control_plane.rest import MERGE, STRATEGIC, ApiError, Object, RestClient
+from tests.control_plane.server import SCHEDULER, ControlPlane, User, run_control_plane
+from tests.end_to_end.rights import granted
 from tests.support import kustomize
 from tests.support.builders import machine, node, request
 from tests.support.harness import cluster_of
@@ -317,6 +320,21 @@ def test_secure_metrics(rendered: dict[str, Object], secured: Path, tmp_path: Pa
     for probe in ("livenessProbe", "readinessProbe"):
         assert container[probe] == pod_template(rendered)[2][probe]
     assert spec["securityContext"]["fsGroup"] == spec["securityContext"]["runAsGroup"], "the key is readable"
+
+
+def test_claims(rendered: dict[str, Object], tmp_path: Path) -> None:
+    """The component adds the flag, a policy, and the rights that the process asks for with it."""
+    folder = ROOT / "manifests/components/claims"
+    assert granted(folder / "rbac.yaml") == {*CLAIMING, *rights_to_watch((*CLAIM_KINDS, TAINT_RULES))}
+    items = kustomize.rendered(kustomize.customized("my-scheduler", tmp_path, "claims"))
+    assert items.keys() - rendered.keys() == {
+        f"{kind}/neuron-scheduler-claims"
+        for kind in (
+            *("ClusterRole", "ClusterRoleBinding"),
+            *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
+        )
+    }
+    assert config_of(items, tmp_path).claims
 
 
 def test_the_probes_use_paths_of_the_server(rendered: dict[str, Object]) -> None:
@@ -698,3 +716,68 @@ async def test_a_component_sets_our_scheduler(plane: ControlPlane, customized: C
         return await scheduler_of({"aws.amazon.com/neuron": "1"}, "another") == ""
 
     await until(refuses_others)
+
+
+# -- who gives Neuron devices to claims --------------------------------------------------------------------------------
+
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+TAKEN_BACK = {"status": {"allocation": None}}
+
+
+def allocated(driver: str) -> Object:
+    """Return a patch that gives a claim a device."""
+    device = {"request": "r", "driver": driver, "pool": "n1", "device": "d0"}
+    return {"status": {"allocation": {"devices": {"results": [device]}}}}
+
+
+@pytest.mark.control_plane
+async def test_only_we_give_neuron_devices_to_claims(
+    plane: ControlPlane, customized: Callable[..., Awaitable[None]]
+) -> None:
+    """
+    kube-scheduler may give other drivers' devices; Kubernetes' controller takes Neuron's back, and nobody else.
+
+    When the policy is deleted as the component says, kube-scheduler may give them again.
+    """
+    await customized("claims")
+    request = {"name": "r", "exactly": {"deviceClassName": "any"}}
+    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "spec": {"devices": {"requests": [request]}}}
+    for name in ("free", "given"):
+        await plane.admin.post(CLAIMS, claim | {"metadata": {"name": name}})
+    tokens = [await plane.token_for("kube-system", name) for name in ("neuron-scheduler", "resource-claim-controller")]
+    async with (
+        plane.client(tokens[0]) as ours,
+        plane.client(tokens[1]) as controller,
+        plane.client(SCHEDULER.token) as kube_scheduler,
+    ):
+
+        async def answer(api: RestClient, name: str, change: Object, **parameters: str) -> tuple[int, str]:
+            path = f"{CLAIMS}/{name}/status"
+            status, text = await api.request("PATCH", path, change, content_type=MERGE, **parameters)
+            return status, refusal(text) if status >= 400 else ""
+
+        async def denied() -> bool:
+            return (await answer(kube_scheduler, "free", allocated("neuron.aws.com"), dryRun="All"))[0] == 403
+
+        async def granted() -> bool:
+            return await answer(ours, "given", allocated("neuron.aws.com")) == (200, "")
+
+        await until(denied)
+        await until(granted)
+        sentence = "only the Neuron scheduler gives Neuron devices to claims; set its schedulerName in the pod"
+        for api in (kube_scheduler, controller, plane.admin):
+            assert await answer(api, "free", allocated("neuron.aws.com"), dryRun="All") == (403, sentence)
+        assert await answer(kube_scheduler, "free", allocated("dra.net"), dryRun="All") == (200, "")
+        users = {"status": {"reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}]}}
+        assert await answer(kube_scheduler, "given", users, dryRun="All") == (200, ""), "for a second pod"
+        for api in (kube_scheduler, plane.admin):
+            assert (await answer(api, "given", TAKEN_BACK, dryRun="All"))[0] == 403
+        for api in (ours, controller):
+            assert await answer(api, "given", TAKEN_BACK, dryRun="All") == (200, "")
+        flags = ("--kubeconfig", plane.folder / "kubeconfig")
+        await anyio.to_thread.run_sync(kubectl, "delete", "-k", "manifests/components/claims/policy", *flags)
+
+        async def may_give() -> bool:
+            return not await denied()
+
+        await until(may_give)

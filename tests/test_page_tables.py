@@ -31,7 +31,7 @@ LINK: Final = re.compile(r"\[`(test_\w+)`\]\((?:\.\./tests/)?([\w/]+\.py)\)")
 """A test and its path in `tests`, on a page in `docs` or in `tests`."""
 
 PROBLEM: Final = r'\b(?:log\.(?:warning|error|fatal)|self\._trouble\.report|_stop)\(\s*(?:"([^"]+)"|([\w.]+))'
-EVENT: Final = r'\.(?:record\([^)]*?\breason=|report_capacity\(\s*\w+,\s*)(?:"([^"]+)"|([\w.]+))'
+EVENT: Final = r'\.(?:record\([^)]*?\breason=|report_(?:capacity|wait)\(\s*\w+,\s*)(?:"([^"]+)"|([\w.]+))'
 
 
 def page(name: str) -> str:
@@ -76,7 +76,7 @@ WORDS: Final = re.compile(r"node\(s\)|^Too many|^Insufficient |not found$|non-ex
 SUMMED_UP: Final = (Cause.CAPACITY, Cause.FRAGMENTATION, Cause.INVALID_COUNT, Cause.NOMINATED)
 """The causes with which the last sentence of a message may begin."""
 OTHERS: Final = (
-    *(ALIAS_HINT, NO_NODES_AVAILABLE, dynamic_resources.REASON, volume_zone.NO_NAMES, volume_zone.NO_VOLUME),
+    *(ALIAS_HINT, NO_NODES_AVAILABLE, dynamic_resources.OFF, volume_zone.NO_NAMES, volume_zone.NO_VOLUME),
     *(search.NO_VICTIMS, search.NOT_HELPFUL, search.NEVER, search.WAITING),
     *(f"{cause.capitalize().replace('_', ' ')}:" for cause in SUMMED_UP),
     INVALID_TOGETHER.partition("}")[2].strip(),
@@ -105,6 +105,22 @@ def test_every_message_of_a_waiting_pod_is_explained() -> None:
     firsts = first_columns(page("pending.md"))
     missing = [each for each in (*messages, *OTHERS) if not any(each.strip(' "`;,') in first for first in firsts)]
     assert missing == []
+
+
+CLAIMING: Final = ("cluster/tables", "controllers", "model", "neuron", "neuron/claims", "scheduling/plugins")
+"""The folders whose modules word what is said of claims."""
+VARYING: Final = re.compile(r"\.\.\.|\"[CR]\"|\b[DRX]\b|\b\d+\b|'matches'|firstAvailable|neuron\.aws\.com")
+
+
+def test_what_is_said_of_claims_is_said_so() -> None:
+    """The fixed words of each message in docs/claims.md are in the sources."""
+    modules = [ast.parse(path.read_text()) for folder in CLAIMING for path in (PACKAGE / folder).glob("*.py")]
+    said = "\n".join(text for module in modules for text in strings(module))
+    table = page("claims.md").partition("\n## What is refused\n")[2].partition("\n## ")[0]
+    messages = [message for first in first_columns(table) for message in re.findall("`([^`]+)`", first)]
+    assert len(messages) > 10
+    words = {part.strip(" ():,") for message in messages for part in VARYING.split(message)}
+    assert [each for each in words if each not in said] == []
 
 
 def test_the_kinds_of_changes_and_the_commands() -> None:

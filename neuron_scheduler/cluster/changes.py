@@ -25,13 +25,14 @@ Who is told of what, by the modules of the observers:
     AssumedPodChanged   queue_observer, allocate_fence
     PodBound            queue_observer, allocate_fence, foreign_nominations, machines
     PodGone             queue_observer, allocate_fence, preemption_executor, rejections, volume_binder, pod_reporter,
-                        watch_log, foreign_nominations, machines
+                        watch_log, claim_binder, foreign_nominations, machines
     SpaceChanged        allocate_fence, preemption_executor, foreign_nominations
     PodDoubted          watch_log
     NodeChanged         queue_observer, preemption_executor, watch_log, machines
     NodeGone            queue_observer, allocate_fence, preemption_executor, rejections, volume_binder, watch_log
     NamespaceChanged    queue_observer
     StorageChanged      queue_observer, volume_binder
+    DevicesChanged      queue_observer, claim_binder
 """
 
 from typing import ClassVar, Protocol, TypeAlias
@@ -162,6 +163,14 @@ class StorageChanged:
     after: Storage | None
 
 
+@attrs.frozen(eq=False)
+class DevicesChanged:
+    """Claims have been given devices of some nodes, or have given them back; `claim` is the key of the one."""
+
+    nodes: frozenset[str]
+    claim: str
+
+
 Change: TypeAlias = (
     GroupChanged
     | PodPending
@@ -174,6 +183,7 @@ Change: TypeAlias = (
     | NodeGone
     | NamespaceChanged
     | StorageChanged
+    | DevicesChanged
 )
 Kinds: TypeAlias = tuple[type[Change], ...]
 

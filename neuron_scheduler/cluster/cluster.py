@@ -13,7 +13,9 @@ nodes at once are for `view`.
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Self
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Optional, Self
 
 import attrs
 
@@ -23,6 +25,7 @@ from neuron_scheduler.cluster.rows.node_info import (
     Nomination,
     on_node,
     with_changed_pod,
+    with_claimed,
     with_pod,
     without_pod,
 )
@@ -45,6 +48,9 @@ from neuron_scheduler.model.volumes import NodeStorage, Storage
 from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 
+if TYPE_CHECKING:
+    from neuron_scheduler.cluster.tables.claims import Claims
+
 CHANGED = "its allocation changed after it was bound; the first is kept"
 
 
@@ -54,6 +60,8 @@ class Cluster:
     Nodes, pods, indexes; `view` is what can be read of all nodes at once.
 
     Attributes:
+        claims: on devices, with the devices that drivers publish; None where claims are off, and in a fork: there a pod
+            that leaves gives its devices back.
         ended_nominations: how many nominations have ended so far.
     """
 
@@ -63,6 +71,7 @@ class Cluster:
     groups: Groups = attrs.field(factory=Groups)
     placed_groups: PlacedGroups = attrs.field(factory=PlacedGroups)
     budgets: Budgets = attrs.field(factory=Budgets)
+    claims: Optional["Claims"] = None
     _table: NodeTable = attrs.field(factory=NodeTable)
     view: View = attrs.field(
         init=False,
@@ -121,16 +130,20 @@ class Cluster:
         return uid in self._assumed
 
     def put_node(self, node: Node) -> NodeInfo:
+        if self.claims is not None:
+            node = self.claims.with_published(node)
         before = self.node(node.name)
         if before is None:  # no index had its pods, so changes of their claims were not applied
             before = with_current_volumes(self._table.node_info_of(node.name), self.volumes)
-        new = _with_node(before, node, self.volumes.storage_of(node.name))
+        new = self._with_claimed(_with_node(before, node, self.volumes.storage_of(node.name)))
         self._table.put(new)
         return new
 
     def remove_node(self, name: str) -> tuple[Nomination, ...]:
         """Remove a node and return its nominations, which are lost; its pods stay until they are removed."""
         node_info = self.node(name)
+        if self.claims is not None:
+            self.claims.forget_node(name)
         self._table.remove(name)
         return () if node_info is None else node_info.nominations
 
@@ -188,7 +201,8 @@ class Cluster:
             node_info = self._table.node_info_of(name)
             if node_info.pod_infos[uid].pod.group is not None:
                 self.placed_groups.replace(node_info.pod_infos[uid], None)
-            self._table.put_pod(without_pod(node_info, uid), uid)
+            node_info = without_pod(node_info, uid)
+            self._table.put_pod(node_info if node_info.node.published is None else self._with_claimed(node_info), uid)
         return name
 
     def assume(self, pod: Pod, cores: CoreMask = NO_CORES) -> None:
@@ -228,6 +242,21 @@ class Cluster:
         if node_info is not None:
             self._table.put(_without_nomination(node_info, uid))
         return name
+
+    def refresh_claimed(self, name: str) -> None:
+        """Count again what claims hold on a node."""
+        node_info = self.node(name)
+        if node_info is not None:
+            self._table.put(self._with_claimed(node_info))
+
+    def _with_claimed(self, node_info: NodeInfo) -> NodeInfo:
+        published = node_info.node.published
+        if published is None or self.claims is None:
+            return node_info
+        name = node_info.node.name
+        pods = [each.cores or NO_CORES for each in node_info.pod_infos.values() if each.pod.claims]
+        claimed = published.bits_of(self.claims.held_on(name), name) & ~reduce(or_, pods, NO_CORES)
+        return node_info if claimed == node_info.claimed else with_claimed(node_info, claimed)
 
     def put_storage(self, storage: Storage) -> None:
         self._refresh(self.volumes.put(storage))
@@ -291,6 +320,8 @@ class Cluster:
         if uid in node_info.pod_infos:
             before, node_info = node_info.pod_infos[uid], without_pod(node_info, uid)
         node_info = with_pod(node_info, pod_info)
+        if node_info.node.published is not None:
+            node_info = self._with_claimed(node_info)
         self._where[uid] = name
         if pod_info.pod.group is not None or (before is not None and before.pod.group is not None):
             self.placed_groups.replace(before, pod_info)

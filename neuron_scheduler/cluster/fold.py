@@ -13,6 +13,7 @@ import attrs
 from neuron_scheduler.cluster.changes import (
     AssumedPodChanged,
     Change,
+    DevicesChanged,
     GroupChanged,
     NamespaceChanged,
     NodeChanged,
@@ -26,6 +27,7 @@ from neuron_scheduler.cluster.changes import (
 )
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.pod_info import PodInfo
+from neuron_scheduler.model.devices import DeviceClass, DeviceObject, DeviceTaintRule, ResourceClaim, ResourceSlice
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
@@ -33,7 +35,7 @@ from neuron_scheduler.model.pod_group import PodGroupObject
 from neuron_scheduler.model.selecting_kinds import Namespace, Workload
 from neuron_scheduler.model.volumes import Storage
 
-Watched: TypeAlias = Pod | Node | DisruptionBudget | Namespace | Workload | PodGroupObject | Storage
+Watched: TypeAlias = Pod | Node | DisruptionBudget | Namespace | Workload | PodGroupObject | Storage | DeviceObject
 """An object of one of the kinds that are watched."""
 
 
@@ -42,6 +44,8 @@ def put(cluster: Cluster, old: Any, new: Watched) -> Sequence[Change]:
     changes: Sequence[Change] = ()
     match new:
         case Pod():
+            if new.claims and cluster.claims is not None:
+                new = cluster.claims.put_pod(new)
             changes = _put_pod(cluster, old, new)
         case Node():
             changes = _put_node(cluster, old, new)
@@ -57,6 +61,8 @@ def put(cluster: Cluster, old: Any, new: Watched) -> Sequence[Change]:
         case PodGroupObject():
             cluster.groups.declare(new.group)
             changes = (GroupChanged(new.group.key),)
+        case ResourceSlice() | DeviceClass() | DeviceTaintRule() | ResourceClaim():
+            changes = _changes_of_devices(cluster, new, is_gone=False)
         case _:
             cluster.put_storage(new)
             changes = (StorageChanged(old, new),)
@@ -67,6 +73,8 @@ def remove(cluster: Cluster, old: Watched) -> Sequence[Change]:
     changes: Sequence[Change] = ()
     match old:
         case Pod():
+            if old.claims and cluster.claims is not None:
+                cluster.claims.remove_pod(old.uid)
             changes = _remove_pod(cluster, old)
         case Node():
             lost = cluster.remove_node(old.name)  # its pods are kept until they are deleted too
@@ -80,9 +88,31 @@ def remove(cluster: Cluster, old: Watched) -> Sequence[Change]:
         case PodGroupObject():
             cluster.groups.withdraw(old.group.key)  # members that have a node stay
             changes = (GroupChanged(old.group.key),)
+        case ResourceSlice() | DeviceClass() | DeviceTaintRule() | ResourceClaim():
+            changes = _changes_of_devices(cluster, old, is_gone=True)
         case _:
             cluster.remove_storage(old)
             changes = (StorageChanged(old, None),)
+    return changes
+
+
+def _changes_of_devices(cluster: Cluster, changed: DeviceObject, *, is_gone: bool) -> Sequence[Change]:
+    """Take in an object of Dynamic Resource Allocation: nodes get other devices, and pods other requests."""
+    claims, changes = cluster.claims, list[Change]()
+    if claims is None:
+        return ()
+    effects = claims.remove(changed) if is_gone else claims.put(changed)
+    for name in effects.published:
+        row = cluster.node(name)
+        if row is not None:
+            changes += _put_node(cluster, row.node, row.node)
+    for name in effects.held:
+        cluster.refresh_claimed(name)
+        changes.append(SpaceChanged(name))
+    if isinstance(changed, ResourceClaim):
+        changes.append(DevicesChanged(effects.held, changed.key))
+    for raw in filter(None, map(claims.pod, effects.pods)):
+        changes += _put_pod(cluster, None, claims.resolve(raw))
     return changes
 
 

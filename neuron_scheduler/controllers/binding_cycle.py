@@ -10,6 +10,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import anyio
 import attrs
@@ -24,12 +25,14 @@ from neuron_scheduler.controllers.volume_binder import VolumeBinder
 from neuron_scheduler.kube.writes.binder import Binder, Binding, BindOutcome, Bound, Fenced, Gone, InDoubt, Refused
 from neuron_scheduler.kube.writes.work_queue import DelayingQueue, Waiting, turn, wake_one
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS, NEURON_ALLOC_TIME
-from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.scheduling.queue.storage_events import events_of_release
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
+
+if TYPE_CHECKING:
+    from neuron_scheduler.controllers.claim_binder import ClaimBinder
 
 log = logs.logger(__name__)
 
@@ -65,6 +68,7 @@ class BindingCycle:
     queue: SchedulingQueue
     binder: Binder
     volumes: VolumeBinder
+    claims: "ClaimBinder | None" = None
     reporter: PodReporter
     metrics: Metrics
     clock: Callable[[], float]
@@ -118,12 +122,12 @@ class BindingCycle:
 
     async def give(self, commitment: Commitment) -> None:
         """Take a decision that is assumed; waits while the queue of first tries is full."""
-        if commitment.plan is None:
+        if commitment.plan is None and commitment.claims is None:
             await self._enqueue(commitment)
         elif self._preparing is None:
-            raise RuntimeError("a binding cycle that does not run cannot bind volumes")
+            raise RuntimeError("a binding cycle that does not run cannot bind volumes or claims")
         else:
-            self._preparing.start_soon(self._prepare, commitment, commitment.plan)
+            self._preparing.start_soon(self._prepare, commitment)
 
     @property
     def backlog(self) -> float:
@@ -143,12 +147,16 @@ class BindingCycle:
                 await turn(self._givers)
             self._decided.put_nowait(commitment)
 
-    async def _prepare(self, commitment: Commitment, plan: VolumePlan) -> None:
-        """Bind a pod's volumes, however long that takes, and then the pod; no other pod waits for it."""
+    async def _prepare(self, commitment: Commitment) -> None:
+        """Bind a pod's volumes and write its claims, however long that takes, and then the pod; no other pod waits."""
+        outcome: BindOutcome | None = None
         try:
-            outcome = await self.volumes.prepare(commitment.pod, plan)
-        except Exception as error:  # noqa: BLE001 - it is one pod's error; its volume writes are found again
-            outcome = refused_by(error, commitment, self.errors, task="binding volumes")
+            if commitment.plan is not None:
+                outcome = await self.volumes.prepare(commitment.pod, commitment.plan)
+            if outcome is None and commitment.claims is not None and self.claims is not None:
+                outcome = await self.claims.prepare(commitment.pod, commitment.claims)
+        except Exception as error:  # noqa: BLE001 - it is one pod's error; the writes are found again
+            outcome = refused_by(error, commitment, self.errors, task="binding volumes or claims")
         if outcome is None:
             outcome = obstacle(self.cluster, commitment, self.errors)
         if outcome is None:
@@ -272,6 +280,8 @@ class BindingCycle:
 
     def _forget(self, commitment: Commitment) -> None:
         self.cluster.forget(commitment.pod.uid)
+        if self.claims is not None and commitment.claims is not None:
+            self.claims.release(commitment.pod)
         if commitment.plan is not None:
             self.volumes.release(commitment.plan)
             for event in events_of_release(commitment.plan):

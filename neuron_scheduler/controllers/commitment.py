@@ -8,7 +8,7 @@ Upstream: `assume` in `pkg/scheduler/schedule_one.go`.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
@@ -26,6 +26,9 @@ from neuron_scheduler.scheduling.queue.places import matters_for_scheduling
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
+
+if TYPE_CHECKING:
+    from neuron_scheduler.scheduling.cycle.claim_plan import ClaimPlan
 
 log = logs.logger(__name__)
 
@@ -67,6 +70,7 @@ class Commitment:
         pod: as it was when it was decided; `requester.pod` is its present state.
         annotations: of the Binding, all but NEURON_ALLOC_TIME.
         started: when the attempt began.
+        plan, claims: what has to be written to volumes, and to claims, before the Binding.
     """
 
     requester: Requester
@@ -75,6 +79,7 @@ class Commitment:
     decision: Decision
     started: float
     plan: VolumePlan | None = None
+    claims: "ClaimPlan | None" = None
 
     @property
     def node_name(self) -> str:

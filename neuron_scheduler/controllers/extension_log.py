@@ -106,8 +106,8 @@ def write_bind_start(
 ) -> None:
     """Write that a Binding is about to be sent, with the ids in it and the usage map without them."""
     steps = lines.steps
-    if pod.neuron is None or decision.placement is None:
-        return
+    if pod.neuron is None or pod.neuron.wanted is not None or decision.placement is None:
+        return  # a pod with claims has no annotations
     resource, node_name = pod.neuron.resource, decision.node_name
     steps.info("Executing Bind Request!")
     steps.info(f"Determine if the pod %v is NeuronDevice pod{pod.name}")
@@ -129,7 +129,7 @@ def write_bind_start(
 def write_bind_end(cluster: Cluster, pod: Pod, decision: Decision, lines: Lines = OF_OUR_QUEUE) -> None:
     """Write which ids a bound pod got, with the usage maps of its node without it and with it."""
     steps, maps = lines.steps, lines.maps
-    if pod.neuron is None or decision.placement is None:
+    if pod.neuron is None or pod.neuron.wanted is not None or decision.placement is None:
         return
     placement, resource, node_name = decision.placement, pod.neuron.resource, decision.node_name
     unit, usage = pod.neuron.unit, _usage(cluster, node_name, lines)

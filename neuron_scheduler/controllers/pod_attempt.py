@@ -132,6 +132,7 @@ class PodAttempts:
     Attributes:
         profiles: by scheduler name.
         pod_list: no pod is refused or preempted while it is open, for what may only look full.
+        on_claims_refused: called with a refused pod whose claims have devices; None where claims are off.
         listeners: called in order with each pod and the decision about it, before that is assumed.
     """
 
@@ -147,6 +148,7 @@ class PodAttempts:
     warmup: IndexWarmup
     errors: UnexpectedErrors
     listeners: tuple[Listener, ...] = ()
+    on_claims_refused: Callable[[Pod], None] | None = None
 
     async def warm_up(self) -> None:
         typical = [attrs.evolve(TYPICAL, scheduler_name=name) for name in self.profiles]
@@ -199,7 +201,9 @@ class PodAttempts:
         """Let the others know of an assumption, and return what is to be sent."""
         self.announcer.announce(taken)
         annotations, requester = self.announcer.binding_annotations(taken), QueuedAttempt(queued, self)
-        return Commitment(requester, taken.pod, annotations, taken.decision, started, plan=taken.volumes)
+        return Commitment(
+            requester, taken.pod, annotations, taken.decision, started, plan=taken.volumes, claims=taken.claims
+        )
 
     async def _warm_up_for(self, queued: QueuedPod, profile: Profile) -> bool:
         """Build missing indexes for the first pod of its kind; False if it is gone when they are built."""
@@ -242,6 +246,8 @@ class PodAttempts:
         pod, now = queued.pod, self.clock()
         if not self.queue.holds(queued):
             return  # gone, or bound by another scheduler, in the meantime
+        if pod.devices and self.on_claims_refused is not None:
+            self.on_claims_refused(pod)
         if self.cluster.has_turn(pod.uid):
             refused = attrs.evolve(refused, turn=turn_text(self.cluster, pod))
         self.queue.put_back_refused(

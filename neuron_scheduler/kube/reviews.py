@@ -84,6 +84,17 @@ ASKING: Final = (
 """What asking an autoscaler for machines needs: manifests/components/capacity-requests grants it."""
 
 
+CLAIMING: Final = (
+    *(Right(verb, "resourceclaims", "resource.k8s.io") for verb in ("get", "update", "patch")),
+    *(
+        Right(verb, f"resourceclaims/{sub}", "resource.k8s.io")
+        for sub in ("status", "binding")
+        for verb in ("update", "patch")
+    ),
+)
+"""What --claims needs beside the watches: manifests/components/claims grants it."""
+
+
 def rights_to_watch(watched: Iterable[Resource[Any]]) -> tuple[Right, ...]:
     return tuple(Right(verb, resource.name, resource.group) for resource in watched for verb in ("list", "watch"))
 
@@ -143,6 +154,8 @@ async def require(client: Client, rights: tuple[Right, ...]) -> None:
             "apply manifests/components/questions (for --answer-questions) or manifests/components/secure-metrics"
             " (for --authorize-metrics)"
         )
+    elif all(right.endswith(".resource.k8s.io") for right in lacking):
+        advice = "apply manifests/components/claims (for --claims)"
     else:
         advice = "apply manifests/base/rbac.yaml or the chart, and run under its ServiceAccount"
     raise ConfigurationError(f"the API server does not allow this process to {', '.join(lacking)}; {advice}")

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 import attrs
 
+from neuron_scheduler.model.devices import WantedDevices
 from neuron_scheduler.model.resources import (
     NEURON_CORE,
     NEURON_DEVICE,
@@ -42,6 +43,7 @@ class NeuronRequest:
         beside: for each of `init_counts`, how many of `counts` run beside it: the sidecars that start before it.
         cores_each: how many cores each container also asks for per device, which must be all of them; 0 for none.
         pairs: whether its profile allows aligned pairs of devices (`Machine.with_pairs`).
+        wanted: what the pod's claims ask for, on machines that drivers publish; None for a request by counts.
 
     Raises:
         ValueError: the total is not that of these counts.
@@ -55,6 +57,7 @@ class NeuronRequest:
     beside: tuple[int, ...] = attrs.Factory(lambda self: (0,) * len(self.init_counts), takes_self=True)
     cores_each: int = 0
     pairs: bool = False
+    wanted: WantedDevices | None = None
 
     def __attrs_post_init__(self) -> None:
         needed = sum(self.widest)

@@ -5,7 +5,7 @@ A kubelet's routine update gives an equal value and wakes no pod: heartbeats and
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -33,6 +33,8 @@ NETWORK_LAYERS = tuple(f"topology.k8s.aws/network-node-layer-{layer}" for layer 
 # Conditions that report a fault: AWS's node problem detector with True; EKS's node monitoring agent, which Auto Mode
 # has built in, with False, and a reason whose first word is the kind of device.
 NEURON_HEALTH, ACCELERATED_HARDWARE = "NeuronHealth", "AcceleratedHardwareReady"
+BOTH_ROADS = "BothRoads"
+"""Stands for a condition: the node's devices are counted by its kubelet, and published for claims, too."""
 
 
 class Image(NamedTuple):
@@ -60,6 +62,7 @@ class Node:
         declared_features: features that its kubelet declares and not every kubelet has.
         images: those that the kubelet reports as pulled, 50 at most by default.
         refusal: why the object could not be read in full, for its owner; then the node takes no new pods.
+        published: what drivers publish for it (`neuron.claims.published.DeviceSet`); None for nothing.
     """
 
     uid: str
@@ -74,6 +77,7 @@ class Node:
     declared_features: tuple[str, ...] = ()
     images: tuple[Image, ...] = ()
     refusal: str = ""
+    published: Any = None
 
     @property
     def instance_type(self) -> str:

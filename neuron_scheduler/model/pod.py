@@ -10,6 +10,7 @@ from typing import Final
 
 import attrs
 
+from neuron_scheduler.model.devices import ClaimReference, DeviceKey
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.pod_group import PodGroup
 from neuron_scheduler.model.resources import NOTHING, Resources
@@ -63,6 +64,7 @@ class Constraints:
         ephemeral_claims: those of `volume_claims` that belong to a generic ephemeral volume.
         disks: inline volumes of in-tree plugins that CSI drivers serve.
         inline_volumes: in-tree inline volumes tied to a node or zone, which no CSI driver serves.
+        claimed_on: for each of its claims that has devices, where these can be used, OR over terms.
         required_features: those that a node's kubelet has to declare, because not every kubelet has them.
     """
 
@@ -79,6 +81,7 @@ class Constraints:
     disks: tuple[InlineVolume, ...] = ()
     inline_volumes: tuple[str, ...] = ()
     resource_claims: tuple[str, ...] = ()
+    claimed_on: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
     required_features: tuple[str, ...] = ()
 
     @property
@@ -129,6 +132,8 @@ class Pod:
         admitted: its kubelet has admitted it, so the device plugin has handed out its ids, if it has any.
         group: the pods with which it starts; None for a pod by itself.
         rank: its number among them, the order in which members are placed.
+        claims: its references to claims on devices.
+        devices: what its claims have been given.
     """
 
     uid: str
@@ -163,6 +168,8 @@ class Pod:
     admitted: bool = False
     group: PodGroup | None = None
     rank: int = 0
+    claims: tuple[ClaimReference, ...] = ()
+    devices: tuple[DeviceKey, ...] = ()
 
     @property
     def refused_because(self) -> str:

@@ -17,6 +17,8 @@ NEURON_DEVICE = "aws.amazon.com/neuron"
 NEURON_DEVICE_ALIAS = "aws.amazon.com/neurondevice"
 NEURON_CORE = "aws.amazon.com/neuroncore"
 NEURON_NAMES = (NEURON_DEVICE, NEURON_DEVICE_ALIAS, NEURON_CORE)
+NEURON_CLAIMS = "neuron.aws.com"
+"""The driver, and the device class, of devices that pods get by claims; counted like a resource."""
 
 Resources = Mapping[str, int]
 NOTHING: Resources = {}

@@ -8,6 +8,8 @@ cannot be compared between machines of different kinds.
 from collections.abc import Mapping
 from typing import Final
 
+import attrs
+
 from neuron_scheduler.model.memo import memoise
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE
@@ -60,7 +62,7 @@ def losses(
         return {}
     machine = machine_of_kind(kind)
     block = CoreMask(ones(level * machine.cores_per_device))
-    placement = place(machine, block, request)
+    placement = place(machine, block, request if request.wanted is None else attrs.evolve(request, wanted=None))
     # Without a placement several blocks are cut: assume that nothing of them is left.
     rest = NO_CORES if placement is None else block & ~placement.cores
     own = size_of(request)

@@ -9,7 +9,7 @@ show which cores belong to which device is served in one unit only.
 import enum
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final, cast
 
 import attrs
 
@@ -70,6 +70,7 @@ class Machine:
         devices: how many devices; how many cores on a machine that serves cores only.
         cores_per_device: 1 where only one of the two units is served, so that a bit is an id of that unit.
         units: what requests may be counted in.
+        published: the devices that claims choose from; None on a machine that pods use by counts.
         pairs: aligned pairs of devices are blocks, too: 2i and 2i+1, which are linked (Trn2) or share a board (Trn3).
         kind: a number above 0 of `KIND_BITS` bits, the same for machines that differ only in instance type or pairs.
     """
@@ -80,6 +81,7 @@ class Machine:
     cores_per_device: int
     units: frozenset[Unit] = frozenset(Unit)
     pairs: bool = False
+    published: Any = None
     all_cores: CoreMask = attrs.field(init=False, eq=False, repr=False)
     kind: int = attrs.field(init=False, eq=False, repr=False)
 
@@ -170,6 +172,8 @@ ULTRASERVER_TYPE: Final = "trn2u.48xlarge"
 
 def machine_of(node: Node) -> Machine | None:
     """Return the node's machine; None if it has no Neuron, or more than `MOST_CORES` (`doubts` then says so)."""
+    if node.published is not None:
+        return cast(Machine, node.published.machine)
     return _machine(node.instance_type, _devices(node), _amount(node, NEURON_CORE))
 
 
@@ -234,7 +238,7 @@ def _machine(instance_type: str, devices: int, cores: int) -> Machine | None:
         return None
     if not devices:
         return Machine(instance_type, _core_shape(instance_type, cores), cores, 1, frozenset({Unit.CORE}))
-    shape = _device_shape(instance_type, devices)
+    shape = shape_of(instance_type, devices)
     if not cores or cores % devices:
         return Machine(instance_type, shape, devices, 1, frozenset({Unit.DEVICE}))
     return Machine(instance_type, shape, devices, cores // devices)
@@ -247,7 +251,7 @@ def _core_shape(instance_type: str, cores: int) -> Shape:
     return Shape.LINE if instance_type.startswith("inf") else Shape.FLAT
 
 
-def _device_shape(instance_type: str, devices: int) -> Shape:
+def shape_of(instance_type: str, devices: int) -> Shape:
     """Return the table's shape if the count is the table's, else what the family and the count allow."""
     row = INSTANCE_TYPES.get(instance_type)
     if devices == 1:

@@ -10,6 +10,7 @@ A profile may allow aligned pairs, too (`Machine.with_pairs`). The request says 
 
 from collections.abc import Iterable
 from itertools import chain
+from typing import cast
 
 import attrs
 
@@ -30,6 +31,11 @@ INVALID_CORES = (
 INVALID_TOGETHER = (
     "Instance type {type} cannot give each container of this pod a contiguous set of its own, even when it is empty."
 )
+OTHER_ROAD = {
+    True: "node(s) gave their Neuron devices by claims only",
+    False: "node(s) gave their Neuron devices by counts only",
+}
+"""Why a node is of no use to a pod that asks by counts (True), or by claims (False)."""
 UNEVEN = "node(s) had aws.amazon.com/neuroncore that cannot be mapped to devices"
 
 MOST_LISTED = 2_000
@@ -50,6 +56,7 @@ class Placement:
             machines. 0: only devices that are partly used already. On blocks: the free devices of a broken row (1-3 on
             a torus), else the largest aligned free block (4, 8, 16). On lines and rings: the length of the free run.
             With pairs the rows are pairs. A machine with one device has level 1, the smallest there is.
+        sets: for each request of the pod's claims its devices, as bits of `cores`.
         inits: a set for each of the request's `init_counts`. Contiguous, ascending, inside the pod's, and disjoint from
             those of the sidecars that run beside it.
     """
@@ -59,6 +66,7 @@ class Placement:
     cores: CoreMask
     level: int
     inits: tuple[tuple[int, ...], ...] = ()
+    sets: tuple[int, ...] = ()
 
 
 @memoise(maxsize=MOST_REMEMBERED)
@@ -69,6 +77,8 @@ def illegal_count(machine: Machine, request: NeuronRequest) -> str | None:
     Each container's count must be legal, the pod's total need not be; and there must be sets for all containers that
     run side by side. The text for devices is AWS's, to the letter. The caller has checked that the machine has so many.
     """
+    if machine.published is not None or request.wanted is not None:
+        return _why_never(machine, request)
     if not request.units <= machine.units:
         return UNEVEN
     if request.cores_each not in (0, machine.cores_per_device):
@@ -95,6 +105,8 @@ def place(machine: Machine, free: CoreMask, request: NeuronRequest) -> Placement
     The whole pod in one run or block if possible; several containers ascend in their order if possible; else the
     smallest sufficient free block, cut at an end. Init containers get legal sets inside the pod's.
     """
+    if machine.published is not None or request.wanted is not None:
+        return _place_by_claims(machine, free, request)
     machine = machine.with_pairs() if request.pairs else machine
     free_ids = _free_ids(machine, free, request.unit)
     if request.total > free_ids.free.bit_count() or illegal_count(machine, request) is not None:
@@ -107,6 +119,19 @@ def place(machine: Machine, free: CoreMask, request: NeuronRequest) -> Placement
     cores = core_mask(machine, ids=ids, unit=request.unit)
     level = max({free_ids.levels[i // free_ids.width] for i in ids})
     return Placement(ids=ids, containers=containers, cores=cores, level=level, inits=inits)
+
+
+def _place_by_claims(machine: Machine, free: CoreMask, request: NeuronRequest) -> Placement | None:
+    """As `place`, on a machine for claims, or for a pod with claims; the one does not serve the other."""
+    if machine.published is None or request.wanted is None:
+        return None
+    return cast(Placement | None, machine.published.place(free, request.wanted))
+
+
+def _why_never(machine: Machine, request: NeuronRequest) -> str | None:
+    if machine.published is None or request.wanted is None:
+        return OTHER_ROAD[request.wanted is None]
+    return cast(str | None, machine.published.why_never(request.wanted))
 
 
 def _sets(starts: Iterable[int], counts: Iterable[int]) -> tuple[tuple[int, ...], ...]:
@@ -123,6 +148,8 @@ def legal_sets(machine: Machine, request: NeuronRequest) -> tuple[CoreMask, ...]
     """
     if illegal_count(machine, request) is not None or request.total > machine.size(request.unit):
         return ()
+    if request.wanted is not None:
+        return None
     machine = machine.with_pairs() if request.pairs else machine
     sets = {NO_CORES}
     for count in sorted(request.widest, reverse=True):
@@ -219,6 +246,11 @@ def _cut_to(sizes: Iterable[int], most: int, legal: tuple[int, ...]) -> tuple[in
             parts.append(part)
             left, most = left - part, most - part
     return tuple(parts)
+
+
+def levels_of(machine: Machine, free: CoreMask) -> tuple[int, ...]:
+    """Return for each device the size of the free block that it is in, as `Placement.level`; 0 if it is not free."""
+    return _levels(machine, _whole_devices(machine, free))[1]
 
 
 @memoise(maxsize=4096)

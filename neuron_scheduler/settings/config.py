@@ -229,6 +229,11 @@ class Config:
         parse=duration,
         check=period("0s", "168h"),
     )
+    claims: bool = setting(
+        False,
+        "Schedule pods with resource claims (Dynamic Resource Allocation, resource.k8s.io/v1), on nodes whose devices"
+        " drivers publish. It needs the component claims.",
+    )
     # It costs a node the time from a Binding to the pod's first status (docs/decisions/0011).
     allocate_fence: bool = setting(
         True,

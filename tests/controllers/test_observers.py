@@ -385,7 +385,7 @@ async def test_the_table_of_observers() -> None:
     table = (changes.__doc__ or "").partition("Who is told of what")[2]
     rows = re.findall(r"^    ([A-Z]\w+) +((?:.|\n {5,})*)", table, re.MULTILINE)
     profile = ProfileConfig(scheduler_name="my-scheduler", capacity_requests=CapacityRequests())
-    world = World(settings={"extender_bind_address": ":12345", "profiles": (profile,)})
+    world = World(settings={"extender_bind_address": ":12345", "claims": True, "profiles": (profile,)})
     told: dict[str, list[str]] = {kind.__name__: [] for kind in get_args(changes.Change)}
     for observer in world.parts.observers.observers:
         for kind in observer.OBSERVES:

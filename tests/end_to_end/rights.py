@@ -7,6 +7,7 @@ agree; they are compared as `Right` values.
 
 from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import yaml
@@ -24,16 +25,16 @@ from tests.end_to_end.process import ROOT, until
 MANIFEST: Final = ROOT / "manifests" / "base" / "rbac.yaml"
 
 
-def manifests() -> list[Object]:
-    """Return the objects of `manifests/base/rbac.yaml`."""
-    return list(yaml.safe_load_all(MANIFEST.read_text()))
+def manifests(path: Path = MANIFEST) -> list[Object]:
+    """Return the objects of `manifests/base/rbac.yaml`, or of a component's."""
+    return list(yaml.safe_load_all(path.read_text()))
 
 
-def granted() -> set[Right]:
+def granted(path: Path = MANIFEST) -> set[Right]:
     """Return the rights that the manifest grants."""
     return {
         Right(verb, resource, group, item["metadata"].get("namespace", ""), name)
-        for item in manifests()
+        for item in manifests(path)
         for rule in item.get("rules", [])
         for verb in rule["verbs"]
         for resource in rule["resources"]

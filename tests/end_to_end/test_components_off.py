@@ -12,6 +12,7 @@ from tests.support.documented_commands import Shell, reader_shell, run_by
 
 COMPONENTS = (
     "capacity-requests",
+    "claims",
     "extender",
     "page",
     "questions",

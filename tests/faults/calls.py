@@ -9,7 +9,10 @@ import attrs
 
 SUBRESOURCES: Final = frozenset({"binding", "status"})
 PLURALS: Final = frozenset(
-    {"pods", "events", "leases", "nodes", "persistentvolumes", "persistentvolumeclaims", "serviceaccounts"}
+    {
+        *("pods", "events", "leases", "nodes", "serviceaccounts"),
+        *("persistentvolumes", "persistentvolumeclaims", "resourceclaims"),
+    }
 )
 
 

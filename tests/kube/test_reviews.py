@@ -164,3 +164,22 @@ async def test_no_answer() -> None:
         for _ in (*foreign, deep):
             with pytest.raises(UnreachableError, match="cannot be read"):
                 await reviews.user_of("a token")
+
+
+@pytest.mark.parametrize(
+    ("lacking", "advice"),
+    [
+        (reviews.CLAIMING[:2], "apply manifests/components/claims (for --claims)"),
+        (reviews.REVIEWING, "apply manifests/components/questions (for --answer-questions) or"),
+        ((Right("list", "pods"), *reviews.CLAIMING), "apply manifests/base/rbac.yaml or the chart"),
+    ],
+)
+async def test_the_advice_names_what_grants_the_rights(
+    lacking: tuple[Right, ...], advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A component where only its rights are missing."""
+    monkeypatch.setattr(reviews, "_PAUSE", 0.0)
+    answers = Answers([*[ALLOWED.replace(b"true", b"false")] * 3 * len(lacking)])
+    with pytest.raises(ConfigurationError) as error:
+        await reviews.require(cast(Client, answers), lacking)
+    assert advice in str(error.value)

@@ -156,7 +156,7 @@ def pod_reason(pod: Pod) -> str:
         (asked.volume_claims, 'persistentvolumeclaim "data" not found'),
         (
             asked.resource_claims,
-            dynamic_resources.REASON,
+            dynamic_resources.OFF,
         ),
     ):
         if wrong:

@@ -22,9 +22,10 @@ MANIFESTS: Final = Path(__file__).parents[2] / "manifests"
 NAMESPACE: Final = "kube-system"
 
 
-def policies(kind: str = "ValidatingAdmissionPolicy") -> Specs:
-    """Return the policies of `manifests/`, or their bindings, the keeper included."""
+def policies(kind: str = "ValidatingAdmissionPolicy", *, claims: bool = False) -> Specs:
+    """Return the policies of `manifests/`, or their bindings, the keeper included; those of `claims` only if asked."""
     files = [*sorted((MANIFESTS / "base").glob("admission_*.yaml")), MANIFESTS / "lease-watch" / "policy.yaml"]
+    files += [MANIFESTS / "components/claims/policy/policy.yaml"] if claims else []
     items = [item for path in files for item in yaml.safe_load_all(path.read_text()) if item["kind"] == kind]
     return {item["metadata"]["name"]: item["spec"] for item in items}
 

@@ -52,14 +52,18 @@ NO_NEURON_USAGE = NeuronUsage()
 
 
 def neuron_usage_with(
-    pod_info: PodInfo, before: NeuronUsage, machine: Machine | None, pod_infos: Mapping[str, PodInfo]
+    pod_info: PodInfo,
+    before: NeuronUsage,
+    machine: Machine | None,
+    pod_infos: Mapping[str, PodInfo],
+    claimed: CoreMask = NO_CORES,
 ) -> NeuronUsage:
     """Return the usage with one more of the pods; the others are read again only if cores are unknown."""
     cores = pod_info.cores
     if cores == 0 or machine is None:
         return before
-    if cores is None or before.unknown_holders:
-        return neuron_usage_of(machine, pod_infos)
+    if cores is None or before.unknown_holders or machine.published is not None:
+        return neuron_usage_of(machine, pod_infos, claimed)
     return NeuronUsage(
         free=before.free & ~cores,
         double_booked=before.double_booked | cores & (machine.all_cores ^ before.free),
@@ -72,10 +76,13 @@ def _holds_several_units(pod_info: PodInfo, machine: Machine) -> bool:
     return request is not None and request.total > 1 and pod_info.cores != machine.all_cores
 
 
-def neuron_usage_of(machine: Machine | None, pod_infos: Mapping[str, PodInfo]) -> NeuronUsage:
+def neuron_usage_of(
+    machine: Machine | None, pod_infos: Mapping[str, PodInfo], claimed: CoreMask = NO_CORES
+) -> NeuronUsage:
+    """Return the usage by pods and, on a machine for claims, by claims of no pod."""
     if machine is None:
         return NO_NEURON_USAGE
-    held = double_booked = NO_CORES
+    held, double_booked = claimed, NO_CORES
     unknown_holders = unknown_devices = unknown_cores = 0
     has_multi_unit_pod = False
     for pod_info in pod_infos.values():
@@ -88,8 +95,12 @@ def neuron_usage_of(machine: Machine | None, pod_infos: Mapping[str, PodInfo]) -
             double_booked |= held & pod_info.cores
             held |= pod_info.cores
             has_multi_unit_pod |= _holds_several_units(pod_info, machine)
+    if machine.published is not None:  # pods may share claims; whether claims share devices is the claims' own question
+        given, double_booked = CoreMask(machine.published.all), NO_CORES
+    else:
+        given = machine.all_cores
     return NeuronUsage(
-        machine.all_cores & ~held, double_booked, has_multi_unit_pod, unknown_holders, unknown_devices, unknown_cores
+        given & ~held, double_booked, has_multi_unit_pod, unknown_holders, unknown_devices, unknown_cores
     )
 
 
@@ -139,6 +150,7 @@ class NodeInfo:
         nominations: of this node, for pending pods.
         volumes: what the pods hold of volumes, with the number of pods that hold it.
         storage: the node's storage, apart from its pods.
+        claimed: what claims hold that no pod here has, as bits of what is published for the node.
         set_aside: None, or the node is used only if no other takes a pod, and these cores if no others do: its kubelet
             has rejected the pods that had been given them.
         last_alloc_time: the latest NEURON_ALLOC_TIME of a pod here, ns since the epoch.
@@ -156,6 +168,7 @@ class NodeInfo:
     volumes: Mapping[HeldVolume, int] = NO_COUNTS
     storage: NodeStorage = NO_STORAGE
     set_aside: CoreMask | None = None
+    claimed: CoreMask = NO_CORES
     last_alloc_time: int = attrs.field(default=0, eq=False)
     answers: dict[Hashable, Any] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
@@ -236,7 +249,7 @@ def with_only(node_info: NodeInfo, pod_infos: Mapping[str, PodInfo]) -> NodeInfo
         used=dict(used),
         ports=dict(ports),
         volumes=dict(volumes),
-        neuron_usage=neuron_usage_of(node_info.machine, pod_infos),
+        neuron_usage=neuron_usage_of(node_info.machine, pod_infos, node_info.claimed),
         priorities=dict(priorities),
         last_alloc_time=last_alloc_time,
     )
@@ -255,7 +268,9 @@ def with_pod(node_info: NodeInfo, pod_info: PodInfo) -> NodeInfo:
         used=used,
         ports=_more(node_info.ports, pod.host_ports),
         volumes=_more(node_info.volumes, pod_info.volumes),
-        neuron_usage=neuron_usage_with(pod_info, node_info.neuron_usage, node_info.machine, pod_infos),
+        neuron_usage=neuron_usage_with(
+            pod_info, node_info.neuron_usage, node_info.machine, pod_infos, node_info.claimed
+        ),
         priorities=_one_more(node_info.priorities, pod.priority) if pod_info.is_evictable else node_info.priorities,
         last_alloc_time=max(node_info.last_alloc_time, _alloc_time(pod_info)),
     )
@@ -301,7 +316,7 @@ def without_pods(node_info: NodeInfo, uids: Collection[str]) -> NodeInfo:
         used={name: amount for name, amount in used.items() if amount},
         ports=ports,
         volumes=volumes,
-        neuron_usage=neuron_usage_of(node_info.machine, pod_infos)
+        neuron_usage=neuron_usage_of(node_info.machine, pod_infos, node_info.claimed)
         if any(pod_info.cores != 0 for pod_info in removed)
         else node_info.neuron_usage,
         priorities={priority: count for priority, count in priorities.items() if count},
@@ -337,8 +352,15 @@ def _with_pods(
         priorities=priorities,
         nominations=node_info.nominations,
         set_aside=node_info.set_aside,
+        claimed=node_info.claimed,
         last_alloc_time=last_alloc_time,
     )
+
+
+def with_claimed(node_info: NodeInfo, claimed: CoreMask) -> NodeInfo:
+    """Return the row with other devices that claims hold and no pod of it has."""
+    usage = neuron_usage_of(node_info.machine, node_info.pod_infos, claimed)
+    return attrs.evolve(node_info, claimed=claimed, neuron_usage=usage)
 
 
 def _alloc_time(pod_info: PodInfo) -> int:

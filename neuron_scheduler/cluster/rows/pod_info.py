@@ -13,7 +13,7 @@ from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 
 _holdings = attrgetter(
-    *("node_name", "neuron", "neuron_containers", "requests", "host_ports", "priority"),
+    *("node_name", "neuron", "neuron_containers", "requests", "host_ports", "priority", "devices"),
     *("constraints.volume_claims", "constraints.disks"),
 )
 """The fields of a pod on which what it holds and the sums of a row depend, apart from its allocation."""
@@ -57,5 +57,7 @@ NO_POD_INFOS: Mapping[str, PodInfo] = {}
 
 
 def pod_info_of(pod: Pod, machine: Machine | None) -> PodInfo:
+    if pod.claims and machine is not None and machine.published is not None:
+        return PodInfo(pod, cores=machine.published.bits_of(pod.devices, pod.node_name))
     allocation = allocation_of(pod, machine)
     return PodInfo(pod, cores=allocation.cores, problem=allocation.problem)

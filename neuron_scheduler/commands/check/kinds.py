@@ -14,6 +14,7 @@ from neuron_scheduler.commands.check.subjects import known
 from neuron_scheduler.commands.check.subjects.snapshot import SeenContainer, SeenWorkload
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Resource
+from neuron_scheduler.model.devices import NEURON_DRIVER
 from neuron_scheduler.model.pod import DEFAULT_SCHEDULER
 from neuron_scheduler.model.selectors import NO_LABELS
 
@@ -81,11 +82,25 @@ def is_named(workload: SeenWorkload, word: str) -> bool:
 
 def _policy(struct: _WithSpec) -> tuple[str, dict[str, Any]] | None:
     name = struct.metadata.name
-    return (name, struct.spec) if name in known.POLICIES or name == known.KEEPER else None
+    return (name, struct.spec) if name in (*known.POLICIES, known.CLAIMS, known.KEEPER) else None
 
 
-def _resource_of(kind: str, path: str, read: Callable[[_WithSpec], T | None]) -> Resource[T]:
-    return Resource(path=path, kind=kind, shape=_WithSpec, read=read, sort_key=str)  # a list is kept as it comes
+class _SliceSpec(wire.Wire):
+    driver: str = ""
+    node_name: str = ""
+
+
+class _Slice(wire.Wire):
+    metadata: wire.ObjectMeta
+    spec: _SliceSpec
+
+
+def _publishing_node(struct: _Slice) -> str | None:
+    return struct.spec.node_name or None if struct.spec.driver == NEURON_DRIVER else None
+
+
+def _resource_of(kind: str, path: str, read: Callable[[Any], T | None], shape: Any = _WithSpec) -> Resource[T]:
+    return Resource(path=path, kind=kind, shape=shape, read=read, sort_key=str)  # a list is kept as it comes
 
 
 DEPLOYMENTS: Final = _resource_of("Deployment", "/apis/apps/v1/deployments", _deployment)
@@ -93,15 +108,19 @@ LISTED: Final[Mapping[str, Resource[Any]]] = {
     "daemon_sets": _resource_of("DaemonSet", "/apis/apps/v1/daemonsets", _daemon_set),
     "policies": _resource_of(_POLICY, f"{_ADMISSION}/validatingadmissionpolicies", _policy),
     "policy_bindings": _resource_of(f"{_POLICY}Binding", f"{_ADMISSION}/validatingadmissionpolicybindings", _policy),
+    "publishing": _resource_of(
+        "ResourceSlice", "/apis/resource.k8s.io/v1/resourceslices", _publishing_node, shape=_Slice
+    ),
 }
 """By the field of the snapshot."""
 
 
 def with_configuration(workload: SeenWorkload, config_maps: Iterable[Mapping[str, str]]) -> SeenWorkload:
-    """Return a Deployment with what its flags and its ConfigMaps say: which names it serves, and whether it asks."""
+    """Return a Deployment with what its flags and its ConfigMaps say: which names it serves, and what is on."""
     if workload.mode == "extender":
         return attrs.evolve(workload, serves=())
-    profiles = list(_profiles(config_maps))
+    contents = [*_configurations(config_maps)]
+    profiles = [each for content in contents for each in _profiles(content)]
     names = [str(profile.get("schedulerName") or default) for default, profile in profiles]
     usual = ("my-scheduler",) if workload.mode else None
     asking = any(isinstance(profile.get("capacityRequests"), dict) for _, profile in profiles)
@@ -109,11 +128,12 @@ def with_configuration(workload: SeenWorkload, config_maps: Iterable[Mapping[str
         workload,
         serves=workload.flagged_names or tuple(dict.fromkeys(names)) or usual,
         asks=bool(workload.mode) and asking,
+        claims=any(content.get("claims") is True for content in contents),
     )
 
 
-def _profiles(config_maps: Iterable[Mapping[str, str]]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the profiles in configuration files, each with the scheduler name that it has if it names none."""
+def _configurations(config_maps: Iterable[Mapping[str, str]]) -> Iterator[Mapping[str, Any]]:
+    """Yield the contents of configuration files."""
     import yaml  # takes 30 ms to import
 
     for text in (text for data in config_maps for text in data.values() if "SchedulerConfiguration" in text):
@@ -123,7 +143,12 @@ def _profiles(config_maps: Iterable[Mapping[str, str]]) -> Iterator[tuple[str, M
             continue
         kind = content.get("kind") if isinstance(content, dict) else None
         if kind in ("KubeSchedulerConfiguration", "NeuronSchedulerConfiguration"):
-            default = DEFAULT_SCHEDULER if kind.startswith("Kube") else "my-scheduler"
-            profiles = content.get("profiles") or [{}]
-            if isinstance(profiles, list):
-                yield from ((default, profile) for profile in profiles if isinstance(profile, dict))
+            yield content
+
+
+def _profiles(content: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the profiles of a configuration, each with the scheduler name that it has if it names none."""
+    default = DEFAULT_SCHEDULER if content["kind"].startswith("Kube") else "my-scheduler"
+    profiles = content.get("profiles") or [{}]
+    if isinstance(profiles, list):
+        yield from ((default, profile) for profile in profiles if isinstance(profile, dict))

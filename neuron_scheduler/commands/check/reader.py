@@ -25,11 +25,13 @@ from neuron_scheduler.commands.check.subjects.snapshot import Lease, SeenWorkloa
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.status import UNKNOWN_USER
 from neuron_scheduler.kube.objects.base import Decoded, Malformed, Resource
+from neuron_scheduler.kube.objects.devices import CLAIM_KINDS
 from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pod_groups import POD_GROUPS
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.reviews import (
     ASKING,
+    CLAIMING,
     REVIEWING,
     Right,
     UserReviews,
@@ -102,6 +104,9 @@ class SnapshotReader:
                 tasks.start_soon(keep, name, read)
         for name in ("policies", "policy_bindings"):
             found[name] = found[name] if isinstance(found[name], Unread) else dict(found[name])
+        found["publishing"] = (
+            found["publishing"] if isinstance(found["publishing"], Unread) else frozenset(found["publishing"])
+        )
         capture = collection.capture()
         so_far = Snapshot(
             server=connection.server,
@@ -220,6 +225,8 @@ class SnapshotReader:
         flags = ("--authorize-metrics", "--answer-questions")
         if any(deployment.values_of(flag) for deployment in read.ours for flag in flags):
             rights += REVIEWING
+        if read.has_claims:
+            rights += (*rights_to_watch(CLAIM_KINDS), *CLAIMING)
         return await self._review(read, (*rights, *rights_to_watch(self._optional)))
 
     async def _review(self, read: Snapshot, rights: Sequence[Right]) -> dict[str, bool] | Unread:

@@ -21,6 +21,7 @@ import attrs
 
 from neuron_scheduler.commands.check.subjects import (
     api_server,
+    claims,
     groups,
     installation,
     nodes,
@@ -77,6 +78,7 @@ SUBJECTS: Final = (
     Subject("rights", "Rights", installation.of_rights),
     Subject("nodes", "Nodes", nodes.of_nodes),
     Subject("device-plugin", "Device plugin", nodes.of_plugin),
+    Subject("claims", "Claims on devices", claims.findings),
     Subject("installation", "Installation", installation.of_installation),
     Subject("policies", "Admission policies", policies.findings),
     Subject("capacity-requests", "Capacity requests", installation.of_asking),

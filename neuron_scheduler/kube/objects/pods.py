@@ -20,6 +20,7 @@ from neuron_scheduler.kube.objects.pod_limits import fewer_labels, too_much, wit
 from neuron_scheduler.kube.objects.pod_spec import constraints, fields_of_spec, images, is_individual, spec_key
 from neuron_scheduler.kube.objects.wire import Condition, OwnerReference
 from neuron_scheduler.model.annotations import ALLOCATION_KEYS, NEURON_ALLOCATED
+from neuron_scheduler.model.devices import ClaimReference
 from neuron_scheduler.model.pod import Owner, Pod, PodCondition
 from neuron_scheduler.model.selectors import NO_LABELS
 
@@ -89,6 +90,20 @@ def _read(pod: wire.Pod) -> Pod | None:
         admitted=status.start_time is not None or _is_admitted(status, meta.annotations),
         group=group,
         rank=0 if group is None else rank_of(meta.labels or NO_LABELS),
+        claims=_claims(spec, status) if spec.resource_claims else (),
+    )
+
+
+def _claims(spec: wire.PodSpec, status: wire.PodStatus) -> tuple[ClaimReference, ...]:
+    made = {each.name: each.resource_claim_name or "" for each in status.resource_claim_statuses or ()}
+    return tuple(
+        ClaimReference(
+            claim.name,
+            claim.resource_claim_name or made.get(claim.name, ""),
+            is_generated=claim.resource_claim_name is None,
+            needs_none=claim.resource_claim_name is None and made.get(claim.name) == "",
+        )
+        for claim in spec.resource_claims or ()
     )
 
 

@@ -265,6 +265,17 @@ class PlacedSpec(Wire):
     scheduling_gates: list[Named] | None = None
 
 
+class PodClaim(Wire):
+    name: str
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodClaimStatus(Wire):
+    name: str
+    resource_claim_name: str | None = None
+
+
 class PodSpec(Wire):
     node_name: str | None = None
     scheduler_name: str | None = None
@@ -281,7 +292,7 @@ class PodSpec(Wire):
     topology_spread_constraints: list[Spread] | None = None
     volumes: list[Volume] | None = None
     scheduling_gates: list[Named] | None = None
-    resource_claims: list[Named] | None = None
+    resource_claims: list[PodClaim] | None = None
     preemption_policy: str | None = None
     scheduling_group: dict[str, Any] | None = None
 
@@ -303,6 +314,7 @@ class PodStatus(Wire):
     init_container_statuses: list[ContainerStatus] | None = None
     resources: Resources | None = None
     allocated_resources: Quantities | None = None
+    resource_claim_statuses: list[PodClaimStatus] | None = None
 
 
 class Pod(Wire):

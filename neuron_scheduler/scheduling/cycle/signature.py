@@ -34,6 +34,8 @@ IDENTITY_AND_STATUS: Final = frozenset(
         _POD.nominated_node_name,
         _POD.observed_generation,
         _POD.preempted,
+        _POD.claims,  # what they mean is in `neuron`, `gates`, `refusal` and `constraints.claimed_on`
+        _POD.devices,
     )
 )
 """Fields that no plugin reads to refuse a pod or a node."""

@@ -7,6 +7,7 @@ than one on a fork, whose indexes are copied when they are first asked for.
 """
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -20,6 +21,9 @@ from neuron_scheduler.scheduling.cycle.recheck import still_takes
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, NoNode, select_node
 from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan, release, reserve_volumes
 
+if TYPE_CHECKING:
+    from neuron_scheduler.scheduling.cycle.claim_plan import ClaimPlan
+
 
 @attrs.frozen
 class AssumedPod:
@@ -29,6 +33,7 @@ class AssumedPod:
     Attributes:
         allocation: the annotations with its devices and cores.
         volumes: what its volumes need; None if nothing.
+        claims: what its claims need; None if it has none.
         nominated: the nomination that it had, with the node's name.
     """
 
@@ -36,6 +41,7 @@ class AssumedPod:
     decision: Decision
     allocation: Mapping[str, str]
     volumes: VolumePlan | None = None
+    claims: "ClaimPlan | None" = None
     nominated: tuple[str, Nomination] | None = None
 
 
@@ -106,13 +112,22 @@ def take(cluster: Cluster, pod: Pod, decision: Decision) -> AssumedPod:
 def take_with_volumes(cluster: Cluster, pod: Pod, decision: Decision) -> AssumedPod:
     """As `take`, with what the pod's volumes need on the node."""
     taken = take(cluster, pod, decision)
-    if not pod.constraints.volume_claims:
+    if not (pod.constraints.volume_claims or pod.claims):
         return taken
     try:
-        return attrs.evolve(taken, volumes=reserve_volumes(cluster, pod, decision.node_name))
+        volumes = reserve_volumes(cluster, pod, decision.node_name) if pod.constraints.volume_claims else None
+        return attrs.evolve(taken, volumes=volumes, claims=_reserve_claims(cluster, pod, decision))
     except Exception:
         give_back(cluster, taken)
         raise
+
+
+def _reserve_claims(cluster: Cluster, pod: Pod, decision: Decision) -> "ClaimPlan | None":
+    if not pod.claims or cluster.claims is None:
+        return None
+    from neuron_scheduler.scheduling.cycle.claim_plan import reserve_claims
+
+    return reserve_claims(cluster, pod, decision)
 
 
 def give_back(cluster: Cluster, taken: AssumedPod) -> None:
@@ -121,6 +136,8 @@ def give_back(cluster: Cluster, taken: AssumedPod) -> None:
     cluster.forget(pod.uid)
     if taken.volumes is not None:
         release(cluster, taken.volumes)
+    if pod.claims and cluster.claims is not None:
+        cluster.claims.end_decision(pod.uid)
     if taken.nominated is not None and cluster.node_of(pod.uid) is None and not _is_gone(cluster, pod):
         cluster.nominate(*taken.nominated)
 
@@ -131,7 +148,8 @@ def _is_gone(cluster: Cluster, pod: Pod) -> bool:
 
 def _allocation(cluster: Cluster, pod: Pod, decision: Decision) -> Mapping[str, str]:
     node_info = cluster.node(decision.node_name)
-    if decision.placement is None or node_info is None or node_info.machine is None:
+    by_claims = pod.neuron is not None and pod.neuron.wanted is not None
+    if decision.placement is None or node_info is None or node_info.machine is None or by_claims:
         return {}
     return annotations_for(
         pod=pod, machine=node_info.machine, placement=decision.placement, node_name=decision.node_name

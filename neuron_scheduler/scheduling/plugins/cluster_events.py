@@ -34,6 +34,7 @@ class ClusterEvent(enum.StrEnum):
     CSI_NODE_CHANGED = "storage.k8s.io/CSINodeUpdate"
     CSI_DRIVER_CHANGED = "storage.k8s.io/CSIDriverUpdate"
     CAPACITY_CHANGED = "storage.k8s.io/CSIStorageCapacityUpdate"
+    DEVICES_CHANGED = "resource.k8s.io/ResourceClaimUpdate"
     ATTACHMENT_GONE = "storage.k8s.io/VolumeAttachmentDelete"
 
 
@@ -43,7 +44,7 @@ def node_events(old: Node, new: Node) -> Iterator[ClusterEvent]:
         yield ClusterEvent.NODE_LABELS
     if old.taints != new.taints or (old.unschedulable and not new.unschedulable) or old.refusal != new.refusal:
         yield ClusterEvent.NODE_TAINTS
-    if old.allocatable != new.allocatable or old.capacity != new.capacity:
+    if old.allocatable != new.allocatable or old.capacity != new.capacity or old.published is not new.published:
         yield ClusterEvent.NODE_ALLOCATABLE
     if old.neuron_fault and not new.neuron_fault:
         yield ClusterEvent.NODE_HEALTH

@@ -1,25 +1,76 @@
 """
-DynamicResources: pods with claims of Dynamic Resource Allocation are always refused.
+DynamicResources: pods with claims on devices (Dynamic Resource Allocation).
 
-The DRA driver and kube-scheduler allocate and reserve claims; without that the kubelet never starts the pod.
+A pod's claims become its request before it is decided (`cluster.tables.claims`), and NeuronTopology finds devices for
+that. What is left: claims that have devices already, and selectors that fail. Where claims are off, such pods are
+refused: without an allocation the kubelet never starts them.
 """
 
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_
+from typing import cast
+
+from neuron_scheduler.cluster.index.nodeset import NodeSet, less
 from neuron_scheduler.cluster.view import View
+from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selectors import NodeSelectorTerm
 from neuron_scheduler.scheduling.plugins.cause import Cause
-from neuron_scheduler.scheduling.plugins.contract import Plugin, PluginName, PodRefusal, PreFilter
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.plugins.contract import (
+    NONE_REFUSED,
+    Filter,
+    NodeHint,
+    Plugin,
+    PluginName,
+    PodRefusal,
+    PreFilter,
+    Refusal,
+)
+from neuron_scheduler.scheduling.plugins.neuron_topology import illegal_counts
+from neuron_scheduler.scheduling.plugins.node_affinity import any_term
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
 NAME = PluginName("DynamicResources")
-REASON = "spec.resourceClaims is not supported by this scheduler; use default-scheduler for pods with resource claims"
+OFF = "pods with spec.resourceClaims need the component claims, which is off; turn it on, or use default-scheduler"
+ELSEWHERE = "resourceclaim not available on the node"
+CEL_ERROR = "CEL runtime error"
+"""How the sentence about a selector begins that fails on a device; upstream's end-to-end tests look for it."""
+
+_Terms = tuple[tuple[NodeSelectorTerm, ...], ...]
 
 
-def pre_filter(_: View, pod: Pod) -> PodRefusal | None:
-    return PodRefusal(NAME, REASON) if pod.constraints.resource_claims else None
+def pre_filter(view: View, pod: Pod) -> PodRefusal | None:
+    """Refuse pods whose claims are not read, and those with a selector that fails on any node, as upstream does."""
+    if pod.constraints.resource_claims:
+        return PodRefusal(NAME, OFF)
+    if pod.neuron is None or pod.neuron.wanted is None:
+        return None
+    sentences = cast(frozenset[str], view.node_postings(illegal_counts(pod.neuron)).values)
+    failing = min((sentence for sentence in sentences if sentence.startswith(CEL_ERROR)), default="")
+    return PodRefusal(NAME, failing) if failing else None
+
+
+def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+    """Refuse nodes where a claim's devices cannot be used."""
+    fitting = reduce(and_, (any_term(view, terms, among) for terms in pod.constraints.claimed_on), among)
+    return NONE_REFUSED if fitting == among else [Refusal(NAME, ELSEWHERE, less(among, fitting), unresolvable=True)]
+
+
+def _nodes_of_claims(pod: Pod) -> _Terms:
+    return pod.constraints.claimed_on
+
+
+def fits(claimed_on: _Terms, node: Node) -> bool:
+    return all(any(term.matches(node.labels, node.name) for term in terms) for terms in claimed_on)
 
 
 PLUGIN = Plugin(
     name=NAME,
-    pre_filter=PreFilter(pre_filter, reads=(PodField.RESOURCE_CLAIMS,)),
+    pre_filter=PreFilter(pre_filter, reads=(PodField.RESOURCE_CLAIMS, PodField.CLAIMS), cause=Cause.POD),
+    filters=(Filter(filter_nodes, reads=(PodField.CLAIMED_ON,)),),
+    events=frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_LABELS}),
+    hint=NodeHint(_nodes_of_claims, fits),
     cause=Cause.POD,
 )

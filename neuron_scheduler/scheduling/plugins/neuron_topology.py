@@ -19,7 +19,7 @@ from neuron_scheduler.cluster.index.postings import Postings, Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
-from neuron_scheduler.model.node import ACCELERATED_HARDWARE, NEURON_HEALTH, Node
+from neuron_scheduler.model.node import ACCELERATED_HARDWARE, BOTH_ROADS, NEURON_HEALTH, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_NAMES
 from neuron_scheduler.neuron.catalog import KIND_BITS, Machine, machine_of
@@ -46,12 +46,15 @@ NAME = PluginName("NeuronTopology")
 UNHEALTHY = {
     condition: f"node(s) had an unhealthy Neuron device ({condition})"
     for condition in (NEURON_HEALTH, ACCELERATED_HARDWARE)
-}
+} | {BOTH_ROADS: "node(s) gave their Neuron devices both by counts and by claims"}
 UNKNOWN = "node(s) had a pod with an unknown Neuron allocation"
 NO_BLOCK = {
     Unit.DEVICE: "node(s) didn't have a free block of Neuron devices",
     Unit.CORE: "node(s) didn't have a free block of Neuron cores",
 }
+
+
+CANNOT_ALLOCATE = "cannot allocate all claims"
 
 
 @attrs.frozen(eq=False)
@@ -245,7 +248,9 @@ def filter_blocks(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
         *(Refusal(NAME, UNHEALTHY[cast(str, c)], faults.get(c) & among, unresolvable=True) for c in faults.values),
         Refusal(NAME, insufficient(request.resource), exhausted),
         Refusal(NAME, UNKNOWN, doubtful),
-        Refusal(NAME, NO_BLOCK[request.unit], less(lacking, exhausted | doubtful)),
+        Refusal(
+            NAME, CANNOT_ALLOCATE if request.wanted else NO_BLOCK[request.unit], less(lacking, exhausted | doubtful)
+        ),
     ]
 
 
@@ -263,6 +268,7 @@ PLUGIN: Final = Plugin(
             ClusterEvent.NODE_LABELS,
             ClusterEvent.NODE_ALLOCATABLE,
             ClusterEvent.NODE_HEALTH,
+            ClusterEvent.DEVICES_CHANGED,
             ClusterEvent.ASSIGNED_POD_GONE,
         }
     ),
@@ -272,5 +278,6 @@ PLUGIN: Final = Plugin(
         **dict.fromkeys(UNHEALTHY.values(), Cause.UNHEALTHY),
         UNKNOWN: Cause.UNKNOWN_HOLDER,
         **dict.fromkeys(NO_BLOCK.values(), Cause.FRAGMENTATION),
+        CANNOT_ALLOCATE: Cause.FRAGMENTATION,
     },
 )

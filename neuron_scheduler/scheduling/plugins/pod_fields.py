@@ -37,7 +37,9 @@ class PodField(enum.Enum):
     VOLUME_CLAIMS = _CONSTRAINTS.volume_claims
     DISKS = _CONSTRAINTS.disks
     INLINE_VOLUMES = _CONSTRAINTS.inline_volumes
+    CLAIMS = _POD.claims
     RESOURCE_CLAIMS = _CONSTRAINTS.resource_claims
+    CLAIMED_ON = _CONSTRAINTS.claimed_on
     REQUIRED_FEATURES = _CONSTRAINTS.required_features
 
     @property

@@ -13,6 +13,7 @@ import attrs
 from neuron_scheduler.cluster.changes import (
     AssumedPodChanged,
     Change,
+    DevicesChanged,
     GroupChanged,
     Kinds,
     NamespaceChanged,
@@ -44,7 +45,7 @@ class QueueObserver:
 
     OBSERVES: ClassVar[Kinds] = (
         *(GroupChanged, PodPending, AssumedPodChanged, PodBound, PodGone),
-        *(NodeChanged, NodeGone, NamespaceChanged, StorageChanged),
+        *(NodeChanged, NodeGone, NamespaceChanged, StorageChanged, DevicesChanged),
     )
 
     cluster: Cluster
@@ -74,9 +75,16 @@ class QueueObserver:
                 self.queue.note(ClusterEvent.NODE_DELETED)
             case NamespaceChanged():
                 self.queue.note(ClusterEvent.NAMESPACE_LABELS)
-            case StorageChanged(before_it, after_it):
-                for storage_event in storage_events(before_it, after_it):
-                    self.queue.note(storage_event.event, claim=storage_event.claim)
+            case DevicesChanged() | StorageChanged():
+                self._note_claims(change)
+
+    def _note_claims(self, change: DevicesChanged | StorageChanged) -> None:
+        if isinstance(change, StorageChanged):
+            for event in storage_events(change.before, change.after):
+                self.queue.note(event.event, claim=event.claim)
+        elif self.queue.is_listening:
+            for name in change.nodes:
+                self.queue.note(ClusterEvent.DEVICES_CHANGED, on=self.cluster.node(name))
 
     def _put_pending(self, pod: Pod) -> None:
         is_ours = pod.scheduler_name in self.scheduler_names

@@ -160,6 +160,37 @@ async def test_rights_of_the_service_account() -> None:
     assert list(rights) == [*map(str, (*rights_to_schedule(watched), *rights_to_lead("kube-system", "my-scheduler")))]
 
 
+@pytest.mark.parametrize(
+    ("args", "config", "on"),
+    [
+        (["run", "--claims"], "", True),
+        (["run"], "claims: true", True),
+        (["run", "--claims=false"], "claims: true", False),
+        (["run"], "", False),
+    ],
+)
+async def test_who_publishes_devices_and_whether_claims_are_on(args: list[str], config: str, *, on: bool) -> None:
+    """Nodes of AWS's driver count; the rights for claims are reviewed only where they are on."""
+    specs = [{"driver": "neuron.aws.com", "nodeName": "a"}, {"driver": "dra.net", "nodeName": "b"}]
+    slices = [
+        {"metadata": {"name": f"s{n}"}, "spec": spec} for n, spec in enumerate([*specs, {"driver": specs[0]["driver"]}])
+    ]
+    deployment = workload("my-scheduler", args=args, config_maps=["c"])
+    data = {"data": {"config.yaml": f"kind: NeuronSchedulerConfiguration\n{config}"}}
+    denied = frozenset({"update resourceclaims", "watch resourceslices"})
+    lists = {DEPLOYMENTS: [deployment], "/apis/resource.k8s.io/v1/resourceslices": slices}
+    async with listing(lists=lists, objects={f"{CONFIG_MAPS}/c": data}, denied=denied) as server:
+        snapshot = await read(server)
+    assert snapshot.publishing == frozenset({"a"})
+    assert snapshot.has_claims is on
+    assert isinstance(snapshot.rights, dict)
+    lacking = {right for right, allowed in snapshot.rights.items() if not allowed}
+    of_claims = {
+        f"{verb} resourceclaims{sub}" for verb, sub in [("update", ""), ("update", "/status"), ("update", "/binding")]
+    }
+    assert lacking == ({f"{right}.resource.k8s.io" for right in {*of_claims, "watch resourceslices"}} if on else set())
+
+
 async def test_pod_groups_where_they_are_served() -> None:
     """They are read, and the rights for them are reviewed; elsewhere nobody needs one."""
     prefix = "/apis/scheduling.x-k8s.io/v1alpha1"

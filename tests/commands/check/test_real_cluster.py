@@ -207,13 +207,18 @@ async def test_a_viewer(healthy: ControlPlane) -> None:
 
 
 async def test_sick_nodes_and_pods(sick: ControlPlane) -> None:
-    """A node without the plugin, a faulty one, unknown ids, wrong names."""
+    """A node without the plugin, a faulty one, two that publish devices, one of them with counts; unknown ids."""
     api = sick.admin
     faulty = node_manifest("trn1-b")
     health = {"type": "NeuronHealth", "status": "True", "reason": "NeuronHasError_DMA_ERROR"}
     faulty["status"]["conditions"].append(health)
-    for node in (node_manifest("trn1-c", neuron=0, neuroncore=0), faulty):
+    for node in (*(node_manifest(name, neuron=0, neuroncore=0) for name in ("trn1-c", "trn1-d")), faulty):
         await create_node(api, node)
+    for name in ("trn1-a", "trn1-d"):
+        pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": "neuron.aws.com", "nodeName": name, "pool": pool, "devices": [{"name": "neuron-device-0"}]}
+        published = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name}}
+        await api.post("/apis/resource.k8s.io/v1/resourceslices", published | {"spec": spec})
     stray = pod_manifest("stray", neuron=2, scheduler_name="default-scheduler")
     await bind(api, await create_pod(api, stray), "inf2-a")
     await create_pod(api, pod_manifest("typo", neuron=1, scheduler_name="my-schedular"))
@@ -223,11 +228,15 @@ async def test_sick_nodes_and_pods(sick: ControlPlane) -> None:
     assert acting(report) == {
         "nodes-without-device-plugin",
         "unhealthy-nodes",
+        "claims-off",
+        "nodes-with-counts-and-claims",
         "allocations-unreadable",
         "no-scheduler-name",
         "unknown-scheduler-name",
     }
     assert found["nodes-without-device-plugin"].objects == ("trn1-c",)
+    assert found["claims-off"].objects == ("trn1-a", "trn1-d")
+    assert found["nodes-with-counts-and-claims"].objects == ("trn1-a",)
     assert found["unhealthy-nodes"].objects == ("trn1-b: NeuronHealth",)
     assert found["allocations-unreadable"].objects == ("default/stray on inf2-a: no annotation names its ids",)
 

@@ -49,6 +49,7 @@ def of_kind(objects: dict[str, Any], kind: str) -> Specs:
         ("my-scheduler", ("require-scheduler",), ("my-scheduler",)),
         ("my-scheduler", ("secure-metrics",), ("my-scheduler",)),
         ("my-scheduler", ("capacity-requests",), ("my-scheduler",)),
+        ("my-scheduler", ("claims",), ("my-scheduler",)),
         ("my-scheduler", ("extender",), ("my-scheduler", "default-scheduler")),
         ("default-scheduler", (), ("default-scheduler",)),
         ("default-scheduler", ("kops", "extender-tls"), ("default-scheduler",)),
@@ -71,9 +72,10 @@ def test_each_road_is_well(road: str, components: tuple[str, ...], names: tuple[
         ((), ("my-scheduler",)),
         (("customScheduler.fullnameOverride=batch",), ("batch",)),
         (("defaultScheduler.enabled=true",), ("my-scheduler", "default-scheduler")),
+        (("enabled=true,components.claims=true",), ("my-scheduler",)),
         (("defaultScheduler.enabled=true", "customScheduler.enabled=false"), ("default-scheduler",)),
     ],
-    ids=["custom", "another name", "both", "default"],
+    ids=["custom", "another name", "both", "claims", "default"],
 )
 def test_the_chart_is_well(settings: tuple[str, ...], names: tuple[str, ...], tmp_path: Path) -> None:
     """With the values of AWS's commands, too."""

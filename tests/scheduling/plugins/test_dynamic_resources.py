@@ -15,7 +15,7 @@ from tests.support.harness import cluster_of, refusal
         (
             {"resource_claims": ("claim",)},
             "DynamicResources",
-            dynamic_resources.REASON,
+            dynamic_resources.OFF,
         ),
         (
             {"volume_claims": ("data",)},

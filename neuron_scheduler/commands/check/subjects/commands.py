@@ -14,6 +14,7 @@ APPLY: Final = "kubectl apply -k manifests/"
 WITHOUT_NAMESPACE: Final = "sed -i.bak '/^namespace:/d' manifests/kustomization.yaml"
 INSTALL: Final = f"{KEEPER} && {APPLY}"
 WRITERS: Final = "`writers`, by a patch in manifests/kustomization.yaml (Helm: allocationWriters)"
+ADD_CLAIMS: Final = "Add components/claims to manifests/kustomization.yaml (Helm: components.claims=true)"
 NAMES: Final = "`names`, by a patch in manifests/kustomization.yaml (Helm: otherSchedulerNames)"
 
 

@@ -198,12 +198,21 @@ def _of_the_account(snapshot: Snapshot) -> Iterator[Finding]:
         return
     lacking = [right for right, allowed in rights.items() if not allowed]
     optional = [right for right in lacking if "podgroups" in right]
-    missing = [right for right in lacking if right not in optional]
+    of_claims = [right for right in lacking if right.endswith(".resource.k8s.io")]
+    missing = [right for right in lacking if right not in (*optional, *of_claims)]
     if optional:
         yield warning(
             "pod-groups-unread",
             f"The ServiceAccount {account} may not watch PodGroups: of their groups only what pods say counts",
             objects=optional,
+            command=commands.apply(snapshot),
+        )
+    if of_claims:
+        yield error(
+            "claims-lack-rights",
+            f"The ServiceAccount {account} lacks {count_text(len(of_claims), 'right')} that claims need",
+            objects=of_claims,
+            advice=f"The scheduler does not start without them. {commands.ADD_CLAIMS}",
             command=commands.apply(snapshot),
         )
     if missing:
@@ -214,7 +223,7 @@ def _of_the_account(snapshot: Snapshot) -> Iterator[Finding]:
             advice="The scheduler does not start without them",
             command=commands.apply(snapshot),
         )
-    elif rights and not optional:
+    elif rights and not (optional or of_claims):
         yield ok("account-rights", f"The ServiceAccount {account} has all {len(rights)} rights that it needs")
     elif not rights:
         yield note(

@@ -21,6 +21,8 @@ NODE_NAME: Final = "neuron-scheduler-node-name"
 NAME: Final = "neuron-scheduler-name"
 CAPACITY: Final = "neuron-scheduler-capacity"
 """The namespace in which machines are asked for; also its PriorityClass, its policy, and its pods' schedulerName."""
+CLAIMS: Final = "neuron-scheduler-claims"
+"""Installed only with the component `claims`."""
 POLICIES: Final = (LEADER, ALLOCATIONS, NODE_NAME, NAME)
 KEEPER: Final = "neuron-scheduler-lease-watch"
 

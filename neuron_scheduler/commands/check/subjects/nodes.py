@@ -65,7 +65,7 @@ def of_nodes(snapshot: Snapshot) -> Iterator[Finding]:
             f"No node has Neuron devices ({count_text(len(snapshot.nodes), 'node')} in all)",
             advice="If an autoscaler adds them when pods ask for Neuron, this is as it should be",
         )
-    yield from _faults(sorted(snapshot.nodes, key=lambda node: node.name))
+    yield from _faults(sorted(snapshot.nodes, key=lambda node: node.name), {*snapshot.publishing})
 
 
 def _machines_text(kind: Machines) -> str:
@@ -77,18 +77,21 @@ def _machines_text(kind: Machines) -> str:
     )
 
 
-def _faults(nodes: list[Node]) -> Iterator[Finding]:
+def _faults(nodes: list[Node], publishing: set[str]) -> Iterator[Finding]:
     unreadable = [f"{node.name}: {node.refusal}" for node in nodes if node.refusal]
     if unreadable:
         yield warning("unreadable-nodes", "Nodes that cannot be read get no new pods", objects=unreadable)
     nodes = [node for node in nodes if not node.refusal]
-    absent = [node.name for node in nodes if has_neuron_type(node) and machine_of(node) is None]
+    absent = [
+        node.name
+        for node in nodes
+        if has_neuron_type(node) and machine_of(node) is None and node.name not in publishing
+    ]
     if absent:
         yield warning(
             "nodes-without-device-plugin",
             f"{count_text(len(absent), 'node has', 'nodes have')} a Neuron instance type but no capacity for Neuron",
-            advice="The device plugin does not run there, or has no device to offer; devices that are offered through"
-            " DRA only are not used",
+            advice="Neither the device plugin nor AWS's DRA driver runs there, or it has no device to offer",
             command=_PODS,
             objects=absent,
         )
@@ -125,7 +128,10 @@ def of_plugin(snapshot: Snapshot) -> Iterator[Finding]:
         return
     for plugin in snapshot.daemon_sets:
         yield from _state(plugin)
-    found = [node for node in snapshot.nodes if has_neuron_type(node) or machine_of(node)]
+    publishing = {*snapshot.publishing}
+    found = [
+        node for node in snapshot.nodes if machine_of(node) or (has_neuron_type(node) and node.name not in publishing)
+    ]
     key, value = known.AUTO_MODE
     built_in = [node.name for node in found if node.labels.get(key) == value]
     if built_in:

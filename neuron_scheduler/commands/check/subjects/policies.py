@@ -17,7 +17,15 @@ from typing import Any, Final
 
 from neuron_scheduler.commands.check.subjects import commands
 from neuron_scheduler.commands.check.subjects.finding import Finding, error, note, ok, unknown, warning
-from neuron_scheduler.commands.check.subjects.known import ALLOCATIONS, KEEPER, LEADER, NAME, NODE_NAME, POLICIES
+from neuron_scheduler.commands.check.subjects.known import (
+    ALLOCATIONS,
+    CLAIMS,
+    KEEPER,
+    LEADER,
+    NAME,
+    NODE_NAME,
+    POLICIES,
+)
 from neuron_scheduler.commands.check.subjects.snapshot import Snapshot, Unread
 from neuron_scheduler.model.wording import list_of
 
@@ -26,6 +34,7 @@ PURPOSES: Final = {
     ALLOCATIONS: "any user can write the annotations that say which devices a pod has",
     NODE_NAME: "pods can take devices on a node that they name themselves",
     NAME: "nobody is warned of pods without our scheduler name",
+    CLAIMS: "kube-scheduler can give devices to claims that other claims have",
 }
 Spec = Mapping[str, Any]
 FREE: Final = ("writers", "names")
@@ -36,6 +45,7 @@ _DIGESTS: Final = {
     "neuron-scheduler-leader": "21795faf6eb3 8516e108a361 d86cf12d9285 6a4686f4b271 4f53cda18c2b f12e1c233a1a",
     "neuron-scheduler-node-name": "21795faf6eb3 74234e98afe7 0de1ad78e7c6 b6095c99abf7 4f53cda18c2b e7e922e7ff34",
     "neuron-scheduler-name": "21795faf6eb3 74234e98afe7 0de1ad78e7c6 d0f5c1851f66 4f53cda18c2b d5fd12db32c6",
+    "neuron-scheduler-claims": "21795faf6eb3 74234e98afe7 845f1f949a12 8a7cb74e2078 4f53cda18c2b 5dbb75363196",
 }
 EXPECTED: Final = {name: dict(zip(_PARTS, text.split(), strict=True)) for name, text in _DIGESTS.items()}
 """A digest of each part of each policy."""
@@ -54,7 +64,8 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
         kept = f"; {KEEPER} is there, and is to stay" if KEEPER in policies else ""
         yield note("policies-not-installed", f"The admission policies are not installed{kept}")
         return
-    faults = [fault for name in POLICIES if (fault := _fault(snapshot, name, policies.get(name), bindings.get(name)))]
+    expected = (*POLICIES, CLAIMS) if snapshot.has_claims else POLICIES
+    faults = [fault for name in expected if (fault := _fault(snapshot, name, policies.get(name), bindings.get(name)))]
     yield from faults
     if KEEPER not in policies or KEEPER not in bindings:
         yield warning(
@@ -65,7 +76,7 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
             command=commands.KEEPER,
         )
     if not faults:
-        yield ok("policies", f"All {len(POLICIES)} policies are those of version {snapshot.program_version}, and bound")
+        yield ok("policies", f"All {len(expected)} policies are those of version {snapshot.program_version}, and bound")
 
 
 def _fault(snapshot: Snapshot, name: str, policy: Spec | None, binding: Spec | None) -> Finding | None:

@@ -59,6 +59,7 @@ class SeenWorkload:
         chart: the name and version of that release's chart, if its label is there.
         serves: scheduler names that its configuration has; None if that is unknown, Unread if it may not be read.
         asks: whether a profile in its configuration asks for machines.
+        claims: whether its configuration turns claims on; a flag may say otherwise.
     """
 
     name: str
@@ -74,6 +75,7 @@ class SeenWorkload:
     chart: str = ""
     serves: "tuple[str, ...] | Unread | None" = None
     asks: bool = False
+    claims: bool = False
 
     @property
     def key(self) -> str:
@@ -94,6 +96,12 @@ class SeenWorkload:
     def has_extender(self) -> bool:
         """Whether it is our program, and serves the extender protocol to the default scheduler."""
         return self.mode == "extender" or bool(self.mode and self.values_of("--extender-bind-address"))
+
+    @property
+    def has_claims(self) -> bool:
+        """Whether it is our program, and serves pods with claims on devices."""
+        flagged = self.values_of("--claims")
+        return bool(self.mode) and (flagged[-1] != "false" if flagged else self.claims)
 
     def values_of(self, flag: str) -> tuple[str, ...]:
         words = [word.partition("=") for container in self.containers for word in container.words]
@@ -145,6 +153,7 @@ class Snapshot:
         pod_groups: Unread if what PodGroups say of their groups is not known.
         deployments: those of schedulers, in all namespaces.
         daemon_sets: those of the device plugin, in all namespaces.
+        publishing: the nodes whose Neuron devices a driver publishes, by name.
         malformed: objects that cannot be read, other than nodes, with the reason.
         taken: when it was read, in seconds since the epoch.
         rights: whether our ServiceAccount has each right that it needs; empty if we are not installed there.
@@ -168,6 +177,7 @@ class Snapshot:
     lease: Lease | Unread | None = None
     policies: Specs | Unread = attrs.field(factory=dict)
     policy_bindings: Specs | Unread = attrs.field(factory=dict)
+    publishing: frozenset[str] | Unread = frozenset()
     malformed: tuple[str, ...] = ()
     taken: float = 0.0
     rights: Mapping[str, bool] | Unread = attrs.field(factory=dict)
@@ -176,6 +186,10 @@ class Snapshot:
     @cached_property
     def ours(self) -> tuple[SeenWorkload, ...]:
         return tuple(d for d in self.deployments if d.mode)
+
+    @cached_property
+    def has_claims(self) -> bool:
+        return any(deployment.has_claims for deployment in self.ours)
 
     @cached_property
     def foreign(self) -> tuple[SeenWorkload, ...]:

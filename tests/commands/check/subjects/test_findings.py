@@ -12,7 +12,7 @@ import pytest
 from neuron_scheduler.commands.check.report import SUBJECTS
 from neuron_scheduler.commands.check.subjects import snapshot as seen
 from neuron_scheduler.commands.check.subjects.finding import NEEDS_ACTION, Finding, Severity
-from neuron_scheduler.commands.check.subjects.known import ALLOCATIONS, AUTO_MODE, KEEPER, LEADER, NODE_NAME
+from neuron_scheduler.commands.check.subjects.known import ALLOCATIONS, AUTO_MODE, CLAIMS, KEEPER, LEADER, NODE_NAME
 from neuron_scheduler.commands.check.subjects.snapshot import Lease, SeenWorkload, Snapshot, Unread
 from neuron_scheduler.kube.writes.binder import STALE
 from neuron_scheduler.model.node import Node
@@ -87,6 +87,12 @@ CASES: Final[dict[str, Snapshot]] = {
     "device-plugin-missing": sick(daemon_sets=()),
     "device-plugin-built-in": with_node(node("auto", "trn1.32xlarge", labels=dict([AUTO_MODE]))),
     "device-plugin-may-not-write": sick(daemon_sets=(plugin(account="openshift-plugin"),)),
+    # claims
+    "claims-lack-rights": sick(rights={"list pods": True, "update resourceclaims/binding.resource.k8s.io": False}),
+    "claims-unknown": sick(publishing=FORBIDDEN),
+    "claims-off": sick(publishing=frozenset({"trn2-dra"})),
+    "nodes-with-counts-and-claims": sick(publishing=frozenset({"trn1-a"})),
+    "claims-policy-left": sick(policies={**POLICIES, CLAIMS: {}}),
     # installation
     "installation-unknown": sick(deployments=FORBIDDEN),
     "not-installed": BEFORE,
@@ -144,8 +150,15 @@ WELL: Final = {
     *("no-other-scheduler", "allocations", "scheduler-names"),
 }
 """What a healthy cluster has."""
-WHERE_USED: Final = {"capacity-requests"}
-"""What one has that asks for machines."""
+WHERE_USED: Final = {"capacity-requests", "claims"}
+"""What one has that asks for machines, and whose devices are given to claims."""
+CLAIMING: Final = sick(
+    lacking=(),
+    publishing=frozenset({"trn2-dra"}),
+    deployments=(deployment("my-scheduler", "run", "--claims"),),
+    policies=policies(claims=True),
+    policy_bindings=policies("ValidatingAdmissionPolicyBinding", claims=True),
+)
 
 
 def findings(snapshot: Snapshot) -> list[Finding]:
@@ -162,9 +175,14 @@ def test_a_healthy_cluster_is_fine() -> None:
     assert {finding.severity for finding in findings(HEALTHY)} == {Severity.OK}
 
 
-def test_a_healthy_cluster_that_asks_for_machines_is_fine() -> None:
-    """One subject more is well."""
-    assert codes(findings(sick(lacking=()))) == WELL | WHERE_USED
+def test_a_healthy_cluster_with_claims_that_asks_for_machines_is_fine() -> None:
+    """Two subjects more are well; the policy of claims is one of those that are compared."""
+    found = findings(CLAIMING)
+    assert codes(found) == WELL | WHERE_USED
+    assert [finding.message[:14] for finding in found if finding.code == "policies"] == ["All 5 policies"]
+    without_policy = attrs.evolve(CLAIMING, policies=POLICIES)
+    (missing,) = (finding for finding in findings(without_policy) if finding.code == "policy-missing")
+    assert CLAIMS in missing.message
 
 
 def test_before_the_installation_nothing_is_wrong() -> None:
@@ -235,5 +253,5 @@ def test_the_page_lists_every_code() -> None:
         for subject, codes_of_it in re.findall(r"^\| `([a-z][a-z-]*)` \| (`.*) \|$", page, re.MULTILINE)
     }
     assert listed.keys() == {subject.name for subject in SUBJECTS}
-    snapshots = [HEALTHY, sick(lacking=()), *CASES.values()]
+    snapshots = [HEALTHY, CLAIMING, *CASES.values()]
     assert listed == {each.name: {code for s in snapshots for code in codes(each.findings(s))} for each in SUBJECTS}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from neuron_scheduler.commands.check.subjects.known import ALLOCATIONS, LEADER, NAME, POLICIES
+from neuron_scheduler.commands.check.subjects.known import ALLOCATIONS, CLAIMS, LEADER, NAME, POLICIES
 from neuron_scheduler.commands.check.subjects.policies import EXPECTED, digests, strings_of
 
 MANIFESTS = Path(__file__).parents[4] / "manifests"
@@ -15,10 +15,13 @@ ACCOUNT = "system:serviceaccount:kube-system:neuron-scheduler"
 
 
 def manifests() -> dict[str, dict[str, Any]]:
-    """Return the `spec` of each policy of the base by its name."""
+    """Return the `spec` of each policy of the base, and of claims, by its name."""
     return {
         item["metadata"]["name"]: item["spec"]
-        for path in sorted((MANIFESTS / "base").glob("admission_*.yaml"))
+        for path in (
+            *sorted((MANIFESTS / "base").glob("admission_*.yaml")),
+            *MANIFESTS.glob("*/claims/policy/policy.yaml"),
+        )
         for item in yaml.safe_load_all(path.read_text())
         if item["kind"] == "ValidatingAdmissionPolicy"
     }
@@ -27,7 +30,7 @@ def manifests() -> dict[str, dict[str, Any]]:
 def test_the_digests_are_those_of_the_manifests() -> None:
     """A changed policy needs new digests; the message has them."""
     expected = {name: digests(spec, ACCOUNT) for name, spec in manifests().items()}
-    assert set(expected) == set(POLICIES)
+    assert set(expected) == {*POLICIES, CLAIMS}
     assert expected == EXPECTED, (
         f"write into _DIGESTS:\n{ {name: ' '.join(each.values()) for name, each in expected.items()} }"
     )
@@ -52,7 +55,7 @@ def edited(spec: dict[str, Any], old: str, new: str) -> dict[str, Any]:
     return changed
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", [*POLICIES, CLAIMS])
 def test_defaults_and_layout_do_not_count(name: str) -> None:
     """What the API server adds, and blanks in expressions, change no digest."""
     spec = manifests()[name]

@@ -1,0 +1,390 @@
+"""
+What drivers publish, and which claims have it; a pod's claims become its request here.
+
+    slices, taint rules  -->  the devices of each node (`Node.published`)
+    allocated claims     -->  what is held there, whoever has it
+    a pod's references   -->  `resolve`: a request (`NeuronRequest.wanted`), a gate, a refusal, or devices it has
+
+Of a pool only the highest generation counts, and an incomplete one gives nothing. Claims count by their allocation and
+never by their reservations: the controller also reserves for pods that were bound by hand. Upstream:
+`plugins/dynamicresources`, `resourceslice/tracker` in k8s.io/dynamic-resource-allocation.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+import attrs
+
+from neuron_scheduler.model.devices import (
+    MOST_RESERVATIONS,
+    NEURON_DRIVER,
+    ClaimReference,
+    DeviceClass,
+    DeviceKey,
+    DeviceObject,
+    DeviceTaint,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+    WantedDevices,
+    WantedRequest,
+)
+from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
+from neuron_scheduler.model.node import BOTH_ROADS, Node
+from neuron_scheduler.model.pod import Constraints, Pod
+from neuron_scheduler.model.resources import NEURON_CLAIMS, NEURON_NAMES
+from neuron_scheduler.neuron.claims.cel import compile_selector
+from neuron_scheduler.neuron.claims.published import DeviceSet, PublishedDevice, device_set
+
+GATE: Final = "resource claims"
+"""Stands among a pod's gates while a claim is missing or somebody else's."""
+MOST_CONSTRAINTS: Final = 8
+"""Of one pod."""
+MOST_REQUESTS: Final = 32
+_MOST_KINDS: Final = 16
+"""Sets of devices that are asked how many devices a pod gets."""
+_NO_POOL: Final = "its pool is incomplete"
+
+_Pool = tuple[str, str]
+"""Driver and name."""
+
+
+@attrs.frozen
+class ClaimEffects:
+    """What a change concerns: nodes by name whose devices, or whose holders, are others now; and pods by uid."""
+
+    published: frozenset[str] = frozenset()
+    held: frozenset[str] = frozenset()
+    pods: tuple[str, ...] = ()
+
+
+@attrs.define(eq=False)
+class Claims:
+    """
+    All objects of Dynamic Resource Allocation, and the pods that refer to claims.
+
+    Attributes:
+        claims: by key.
+        waiting: why a pod is gated, by its uid.
+    """
+
+    claims: dict[str, ResourceClaim] = attrs.field(factory=dict)
+    waiting: dict[str, str] = attrs.field(factory=dict)
+    _classes: dict[str, DeviceClass] = attrs.field(factory=dict)
+    _rules: dict[str, DeviceTaintRule] = attrs.field(factory=dict)
+    _slices: dict[str, ResourceSlice] = attrs.field(factory=dict)
+    _pools: dict[_Pool, dict[str, ResourceSlice]] = attrs.field(factory=dict)
+    _pools_on: dict[str, Counter[_Pool]] = attrs.field(factory=dict)
+    _allocated_in: dict[_Pool, dict[str, ResourceClaim]] = attrs.field(factory=dict)
+    _allocated_at: dict[str, int] = attrs.field(factory=dict)
+    _pods: dict[str, Pod] = attrs.field(factory=dict)
+    _users: dict[str, dict[str, None]] = attrs.field(factory=dict)
+    _decided: dict[str, Pod] = attrs.field(factory=dict)
+    _writing: dict[str, str] = attrs.field(factory=dict)
+    _kinds: Counter[DeviceSet] = attrs.field(factory=Counter)
+    _kind_of: dict[str, DeviceSet] = attrs.field(factory=dict)
+
+    def put(self, new: DeviceObject) -> ClaimEffects:
+        match new:
+            case ResourceSlice():
+                before = self._take_out_slice(new.name)
+                self._slices[new.name] = new
+                self._pools.setdefault((new.driver, new.pool), {})[new.name] = new
+                self._pools_on.setdefault(new.node_name, Counter())[new.driver, new.pool] += 1
+                return ClaimEffects(published=frozenset({*before, new.node_name}))
+            case DeviceClass():
+                self._classes[new.name] = new
+                return ClaimEffects(pods=self._pending_pods())
+            case DeviceTaintRule():
+                self._rules[new.name] = new
+                return ClaimEffects(published=frozenset(self._pools_on))
+            case ResourceClaim():
+                return self._put_claim(new)
+
+    def remove(self, old: DeviceObject) -> ClaimEffects:
+        match old:
+            case ResourceSlice():
+                return ClaimEffects(published=frozenset(self._take_out_slice(old.name)))
+            case DeviceClass():
+                self._classes.pop(old.name, None)
+                return ClaimEffects(pods=self._pending_pods())
+            case DeviceTaintRule():
+                self._rules.pop(old.name, None)
+                return ClaimEffects(published=frozenset(self._pools_on))
+            case ResourceClaim():
+                effects = self._put_claim(attrs.evolve(old, allocation=None))
+                del self.claims[old.key]
+                self._writing.pop(old.key, None)
+                return effects
+
+    def _take_out_slice(self, name: str) -> Iterable[str]:
+        old = self._slices.pop(name, None)
+        if old is None:
+            return ()
+        pool = old.driver, old.pool
+        del self._pools[pool][name]
+        self._pools_on[old.node_name] -= Counter((pool,))
+        if not self._pools_on[old.node_name]:
+            del self._pools_on[old.node_name]
+        return (old.node_name,)
+
+    def _put_claim(self, new: ResourceClaim) -> ClaimEffects:
+        old = self.claims.get(new.key)
+        held = {*self._nodes_of(old), *self._nodes_of(new)}
+        for pool in self._pools_of(old):
+            self._allocated_in[pool].pop(new.key, None)
+        for pool in self._pools_of(new):
+            self._allocated_in.setdefault(pool, {})[new.key] = new
+        if new.allocation is None:
+            self._allocated_at.pop(new.key, None)
+        else:
+            self._allocated_at.setdefault(new.key, int(new.resource_version or 0))
+        self.claims[new.key] = new
+        return ClaimEffects(held=frozenset(held), pods=tuple(self._users.get(new.key, ())))
+
+    def _pools_of(self, claim: ResourceClaim | None) -> Iterable[_Pool]:
+        devices = () if claim is None or claim.allocation is None else claim.allocation.devices
+        return dict.fromkeys((device.driver, device.pool) for device in devices)
+
+    def _nodes_of(self, claim: ResourceClaim | None) -> Iterable[str]:
+        for pool in self._pools_of(claim):
+            yield from (each.node_name for each in islice(self._pools.get(pool, {}).values(), 1))
+
+    def _pending_pods(self) -> tuple[str, ...]:
+        return tuple(uid for uid, pod in self._pods.items() if not pod.node_name)
+
+    # What a node has.
+
+    def with_published(self, node: Node) -> Node:
+        """Return a node with what is published for it, and how many Neuron devices that are."""
+        amounts = {name: amount for name, amount in node.allocatable.items() if name != NEURON_CLAIMS}
+        published = self._device_set_of(node)
+        self._note_kind(node.name, published)
+        fault = "" if node.neuron_fault == BOTH_ROADS else node.neuron_fault
+        if published is not None and published.has_neuron and any(map(amounts.get, NEURON_NAMES)):
+            published, fault = None, fault or BOTH_ROADS
+        if published is None:
+            return attrs.evolve(node, published=None, allocatable=amounts, neuron_fault=fault)
+        if published.has_neuron:
+            amounts[NEURON_CLAIMS] = published.shape.devices
+        return attrs.evolve(node, published=published, allocatable=amounts, neuron_fault=fault)
+
+    def _device_set_of(self, node: Node) -> DeviceSet | None:
+        found = list[PublishedDevice]()
+        for pool in self._pools_on.get(node.name, ()):
+            newest = max(each.generation for each in self._pools[pool].values())
+            slices = [each for each in self._pools[pool].values() if each.generation == newest]
+            names = Counter(device.name for each in slices for device in each.devices)
+            is_complete = len(slices) == slices[0].slice_count and len(names) == names.total()
+            alias = "" if pool[1] == node.name else pool[1]
+            for each in slices if all(each.node_name == node.name for each in slices) else ():
+                for device in each.devices:
+                    unserved = each.unserved or device.unserved or ("" if is_complete else _NO_POOL)
+                    marked = device if unserved == device.unserved else attrs.evolve(device, unserved=unserved)
+                    found.append(PublishedDevice(marked, alias, (*device.taints, *self._taints_of(pool, device.name))))
+        return device_set(tuple(found), node.instance_type) if found else None
+
+    def _taints_of(self, pool: _Pool, device: str) -> Iterable[DeviceTaint]:
+        for rule in self._rules.values():
+            is_meant = (rule.driver in (None, pool[0]), rule.pool in (None, pool[1]), rule.device in (None, device))
+            if all(is_meant) and not rule.unserved:
+                yield rule.taint
+
+    def _note_kind(self, name: str, published: DeviceSet | None) -> None:
+        before = self._kind_of.pop(name, None)
+        if before is not None:
+            self._kinds -= Counter((before,))
+        if published is not None:
+            self._kind_of[name] = published
+            self._kinds[published] += 1
+
+    def forget_node(self, name: str) -> None:
+        self._note_kind(name, None)
+
+    def held_on(self, node_name: str) -> list[DeviceKey]:
+        """Return the devices of a node that claims have."""
+        return [
+            device
+            for pool in self._pools_on.get(node_name, ())
+            for claim in self._allocated_in.get(pool, {}).values()
+            if claim.allocation is not None
+            for device in claim.allocation.devices
+            if (device.driver, device.pool) == pool
+        ]
+
+    def rival_of(self, key: str) -> str | None:
+        """Return the key of a claim that got one of a claim's devices before it, or None; unknown versions count."""
+        claim = self.claims.get(key)
+        if claim is None or claim.allocation is None:
+            return None
+        mine, since = {*claim.allocation.devices}, self._allocated_at[key]
+        for pool in self._pools_of(claim):
+            for other, rival in self._allocated_in.get(pool, {}).items():
+                shares = rival.allocation is not None and not mine.isdisjoint(rival.allocation.devices)
+                if other != key and shares and self._allocated_at[other] < since:
+                    return other
+        return None
+
+    # What a pod asks for.
+
+    def put_pod(self, raw: Pod) -> Pod:
+        """Take in a pod that refers to claims, as it was read, and return what it asks for."""
+        self.remove_pod(raw.uid, is_gone=False)
+        self._pods[raw.uid] = raw
+        for reference in raw.claims:
+            if reference.claim_name:
+                self._users.setdefault(f"{raw.namespace}/{reference.claim_name}", {})[raw.uid] = None
+        if raw.node_name:
+            self.end_decision(raw.uid)
+        return self.resolve(raw)
+
+    def remove_pod(self, uid: str, *, is_gone: bool = True) -> None:
+        raw = self._pods.pop(uid, None)
+        for reference in () if raw is None else raw.claims:
+            users = self._users.get(f"{raw.namespace}/{reference.claim_name}", {}) if raw is not None else {}
+            users.pop(uid, None)
+        self.waiting.pop(uid, None)
+        if is_gone:
+            self.end_decision(uid)
+
+    def pod(self, uid: str) -> Pod | None:
+        """Return a pod that refers to claims as it was read."""
+        return self._pods.get(uid)
+
+    def decide(self, pod: Pod, writing: Iterable[str]) -> None:
+        """Note that claims are being written for a pod: they are no other pod's, and it keeps what was decided."""
+        self._decided[pod.uid] = pod
+        self._writing.update(dict.fromkeys(writing, pod.uid))
+
+    def end_decision(self, uid: str) -> tuple[str, ...]:
+        """Note that a pod's claims are written, or taken back; return the pods that may want them."""
+        if self._decided.pop(uid, None) is None:
+            return ()
+        keys = [key for key, by in self._writing.items() if by == uid]
+        for key in keys:
+            del self._writing[key]
+        return tuple(user for key in keys for user in self._users.get(key, ()) if user != uid)
+
+    def resolve(self, raw: Pod) -> Pod:
+        """Return a pod with what its claims mean to a scheduler."""
+        decided = self._decided.get(raw.uid)
+        if decided is not None:
+            constraints = decided.constraints
+            return attrs.evolve(raw, neuron=decided.neuron, constraints=constraints, devices=decided.devices)
+        claims, problem = self._claims_of(raw)
+        devices = tuple(device for each in claims if each.allocation for device in each.allocation.devices)
+        if raw.node_name:
+            return attrs.evolve(raw, devices=devices)
+        if problem:
+            self.waiting[raw.uid] = problem
+            constraints = _without_references(raw.constraints)
+            return attrs.evolve(raw, gates=(*raw.gates, GATE), refusal=problem, constraints=constraints, group=None)
+        self.waiting.pop(raw.uid, None)
+        on = tuple(each.allocation.on for each in claims if each.allocation and each.allocation.on is not None)
+        constraints = attrs.evolve(_without_references(raw.constraints), claimed_on=on)
+        open_claims = [each for each in claims if each.allocation is None]
+        wanted = self._wanted_of(open_claims)
+        refusal = raw.refusal or self._refusal(raw, claims) or (wanted if isinstance(wanted, str) else "")
+        if refusal or isinstance(wanted, str):
+            return attrs.evolve(raw, refusal=refusal, devices=devices, constraints=constraints)
+        neuron = self._request(wanted) if open_claims else None
+        return attrs.evolve(raw, neuron=neuron, devices=devices, constraints=constraints)
+
+    def _claims_of(self, raw: Pod) -> tuple[list[ResourceClaim], str]:
+        """Return a pod's claims, and why it has to wait for one; empty if it has not."""
+        found, problem = list[ResourceClaim](), ""
+        for reference in raw.claims:
+            if not reference.needs_none:
+                claim = self.claims.get(f"{raw.namespace}/{reference.claim_name}") if reference.claim_name else None
+                problem = problem or self._problem(raw, reference, claim)
+                found += [] if claim is None else [claim]
+        return found, problem
+
+    def _problem(self, raw: Pod, reference: ClaimReference, claim: ResourceClaim | None) -> str:
+        if not reference.claim_name:
+            return f'the claim of template "{reference.name}" is not created yet'
+        name = f'resourceclaim "{reference.claim_name}"'
+        if claim is None:
+            return f"{name} not found"
+        if reference.is_generated and claim.owner_uid != raw.uid:
+            return f"{name} was not created for this pod"
+        if claim.terminating:
+            return f"{name} is being deleted"
+        if self._writing.get(claim.key, raw.uid) != raw.uid:
+            return f"{name} is in the process of being allocated"
+        is_full = len(claim.reserved_for) >= MOST_RESERVATIONS and raw.uid not in claim.reserved_for
+        return f"{name} is reserved for {MOST_RESERVATIONS} pods already" if is_full else ""
+
+    def _refusal(self, raw: Pod, claims: Sequence[ResourceClaim]) -> str:
+        """Return why a pod with these claims can never be served as it is; empty if it can."""
+        if raw.neuron is not None:
+            return "pod asks for Neuron by counts and has resource claims: use one of the two"
+        for claim in claims:
+            if claim.unserved:
+                return f'resourceclaim "{claim.name}": {claim.unserved} is not served by this scheduler'
+            if claim.reserved_for_others:
+                return f'resourceclaim "{claim.name}" is reserved for something that is no pod'
+        count = sum(len(claim.constraints) for claim in claims)
+        return f"its claims have {count} constraints, and at most {MOST_CONSTRAINTS} are served" * (
+            count > MOST_CONSTRAINTS
+        )
+
+    def _wanted_of(self, claims: Sequence[ResourceClaim]) -> WantedDevices | str:
+        """Return what claims without devices ask for; or why that cannot be served."""
+        requests, constraints = list[WantedRequest](), list[tuple[str, tuple[int, ...]]]()
+        for number, claim in enumerate(claims):
+            numbers = dict[str, int]()
+            for request in claim.requests:
+                device_class = self._classes.get(request.class_name)
+                where = f'resourceclaim "{claim.name}", request "{request.name}"'
+                if device_class is None:
+                    return f"{where}: device class {request.class_name} does not exist"
+                if device_class.unserved:
+                    return f"{where}: {device_class.unserved} of its class is not served by this scheduler"
+                selectors = (*device_class.selectors, *request.selectors)
+                unserved = next((each for each in map(compile_selector, selectors) if isinstance(each, str)), "")
+                if unserved:
+                    return f"{unserved} ({where})"
+                numbers[request.name] = len(requests)
+                requests.append(WantedRequest(number, request.name, request.count, selectors, request.tolerations))
+            for each in claim.constraints:
+                names = each.requests or tuple(numbers)
+                constraints.append((each.attribute, tuple(numbers[name] for name in names if name in numbers)))
+        if len(requests) > MOST_REQUESTS:
+            return f"its claims have {len(requests)} requests, and at most {MOST_REQUESTS} are served"
+        return WantedDevices(tuple(requests), tuple(constraints))
+
+    def _request(self, wanted: WantedDevices) -> NeuronRequest:
+        """Return the request; how many Neuron devices it is for is what an empty node would give."""
+        total = 0
+        for kind in islice(self._kinds, _MOST_KINDS):
+            placement = kind.place(kind.all, wanted) if kind.has_neuron else None
+            total = max(total, 0 if placement is None else len(placement.ids))
+        total = total or sum(each.count for each in wanted.requests if self._is_neuron(each))
+        return NeuronRequest(Unit.DEVICE, (total,), total, resource=NEURON_CLAIMS, wanted=wanted)
+
+    def _is_neuron(self, request: WantedRequest) -> bool:
+        return any(NEURON_DRIVER in selector for selector in request.selectors)
+
+    def configs_of(self, class_name: str) -> tuple[bytes, ...]:
+        """Return the opaque parameters of a class."""
+        device_class = self._classes.get(class_name)
+        return () if device_class is None else device_class.config
+
+
+def _without_references(constraints: Constraints) -> Constraints:
+    """Return constraints of a pod whose claims have been read."""
+    return attrs.evolve(constraints, resource_claims=())
+
+
+def allocation_results(
+    published: DeviceSet, node_name: str, wanted: WantedDevices, sets: Sequence[int]
+) -> Mapping[int, list[tuple[str, DeviceKey]]]:
+    """Return for each claim, by its number, the names of its requests with the devices that they get."""
+    results = dict[int, list[tuple[str, DeviceKey]]]()
+    for request, chosen in zip(wanted.requests, sets, strict=True):
+        keys = [(request.name, published.key_of(bit, node_name)) for bit in published.bits(chosen)]
+        results.setdefault(request.claim, []).extend(keys)
+    return results

@@ -1,0 +1,177 @@
+"""
+Write a pod's claims between its decision and its Binding: finalizer, devices, own write seen, no rival.
+
+    protect -> allocate and reserve -> the watch shows that -> does another claim have one of the devices since before?
+        no  -> the Binding
+        yes -> take back, and queue the pod again
+
+etcd orders the writes of two schedulers, claims are one resource, and one watch is in order: so the later writer sees
+the other's claim, and only it takes back. That holds for a leader that does not know yet that it is none: these writes
+need no Lease. Whatever dies between them leaves claims that the next leader binds to or takes back.
+"""
+
+from collections.abc import Callable
+from typing import ClassVar, Final
+
+import anyio
+import attrs
+
+from neuron_scheduler.cluster.changes import Change, DevicesChanged, Kinds, PodGone
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.tables.claims import Claims
+from neuron_scheduler.controllers.pod_reporter import PodReporter
+from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Gone, Refused
+from neuron_scheduler.kube.writes.claim_writer import ClaimFailed, ClaimWriter
+from neuron_scheduler.model.devices import ResourceClaim
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.cycle.claim_plan import ClaimPlan, ClaimWrite
+from neuron_scheduler.telemetry import logs
+
+PREFIX: Final = 'running PreBind plugin "DynamicResources": '
+SEEN_WITHIN: Final = 10.0
+"""Seconds for the watch to show a write; after that the pod is queued again, and finds its devices."""
+_TRIES: Final = 4
+_LOOK: Final = 1.0
+IN_SILENCE: Final = 5.0
+"""Seconds for which nothing is said of a claim that is missing: it is being created."""
+
+log = logs.logger(__name__)
+
+
+@attrs.define(eq=False, kw_only=True)
+class ClaimBinder:
+    """
+    Writes claims.
+
+    Attributes:
+        on_resolved: called with a pending pod that asks for something else now.
+    """
+
+    OBSERVES: ClassVar[Kinds] = (DevicesChanged, PodGone)
+
+    cluster: Cluster
+    claims: Claims
+    writer: ClaimWriter
+    may_bind: Callable[[], bool]
+    on_resolved: Callable[[Pod], None]
+    reporter: PodReporter
+    clock: Callable[[], float]
+    waiting: int = attrs.field(default=0, init=False)
+    _useless: set[str] = attrs.field(factory=set, init=False)  # keys of claims whose node does not take their pod
+    _since: dict[str, float] = attrs.field(factory=dict, init=False)  # when a pod was first seen to wait, by uid
+    _changed: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+
+    def observe(self, _: Change) -> None:
+        if self.waiting:
+            self._changed.set()
+            self._changed = anyio.Event()
+
+    async def run(self) -> None:
+        """Tell owners which claims are missing, and take back what is of no use, from time to time."""
+        while True:
+            await anyio.sleep(_LOOK)
+            self._report_missing()
+            while self._useless and self.may_bind():
+                await self.take_back(self._useless.pop())
+
+    def _report_missing(self) -> None:
+        now, waiting = self.clock(), self.claims.waiting
+        self._since = {uid: self._since.get(uid, now) for uid in waiting}
+        for uid, problem in [*waiting.items()]:
+            pod = self.claims.pod(uid)
+            if pod is not None and now - self._since[uid] >= IN_SILENCE and self.may_bind():
+                self.reporter.report_claim_wait(pod, f"Waiting for a resource claim: {problem}.")
+
+    def on_refused(self, pod: Pod) -> None:
+        """Take back the devices that only this pod may use: their node does not take it."""
+        for reference in pod.claims:
+            claim = self.claims.claims.get(f"{pod.namespace}/{reference.claim_name}")
+            mine = claim is not None and claim.allocation is not None and {*claim.reserved_for} <= {pod.uid}
+            if claim is not None and mine and not claim.reserved_for_others:
+                self._useless.add(claim.key)
+
+    async def prepare(self, pod: Pod, plan: ClaimPlan) -> BindOutcome | None:
+        """Carry a plan out; None if the pod can be bound now."""
+        for write in plan.writes:
+            if not self.may_bind():
+                return Fenced()
+            outcome = await self._write(pod, write)
+            if outcome is not None:
+                return outcome
+        for write in plan.writes:
+            rival = self.claims.rival_of(write.claim.key) if write.allocation is not None else None
+            if rival is not None:
+                log.info("Claim got devices of another one; taking it back", claim=write.claim.key, other=rival)
+                await self.take_back(write.claim.key)
+                return _refusal(f"claim {write.claim.name} got devices that another claim has")
+        return None
+
+    def release(self, pod: Pod) -> None:
+        """Note that a pod is not being bound any more; what was written stays for its next attempt."""
+        for raw in map(self.claims.pod, (pod.uid, *self.claims.end_decision(pod.uid))):
+            if raw is not None:
+                self.on_resolved(self.claims.resolve(raw))
+
+    async def _write(self, pod: Pod, write: ClaimWrite) -> BindOutcome | None:
+        """Write one claim until it is seen as decided."""
+        for _ in range(_TRIES):
+            claim = self.claims.claims.get(write.claim.key)
+            problem = self._problem(pod, write, claim)
+            if problem is not None or claim is None:
+                return problem
+            if claim.allocation is not None and pod.uid in claim.reserved_for:
+                return None
+            result = await self._send(pod, claim, write)
+            if isinstance(result, ClaimFailed) and not result.is_stale:
+                return _refusal(f"claim {claim.name}: {result.message}")
+            version = 0 if isinstance(result, ClaimFailed) else result
+            if not await self._wait_until_seen(claim, version):
+                break
+        return _refusal(f"claim {write.claim.name} is not seen as it was written")
+
+    def _problem(self, pod: Pod, write: ClaimWrite, claim: ResourceClaim | None) -> BindOutcome | None:
+        """Return why a claim cannot be written as decided any more; None if it can."""
+        if claim is None or claim.uid != write.claim.uid or claim.terminating:
+            return _refusal(f"claim {write.claim.name} got deleted in the meantime")
+        if self.cluster.node_of(pod.uid) is None:
+            return Gone()
+        if write.allocation is not None and claim.allocation is not None and pod.uid not in claim.reserved_for:
+            return _refusal(f"claim {claim.name} got allocated elsewhere in the meantime")
+        return None
+
+    async def _send(self, pod: Pod, claim: ResourceClaim, write: ClaimWrite) -> int | ClaimFailed:
+        """Send the next write that a claim needs, and return its version."""
+        if not claim.is_protected:
+            protected = await self.writer.protect(claim)
+            if isinstance(protected, ClaimFailed):
+                return protected
+            claim = attrs.evolve(claim, resource_version=protected.resource_version)
+        written = await self.writer.allocate(claim, write.allocation, pod)
+        return written if isinstance(written, ClaimFailed) else int(written.resource_version)
+
+    async def _wait_until_seen(self, claim: ResourceClaim, version: int) -> bool:
+        """Wait until the watch shows this version of a claim, or a newer state than the one that was too old."""
+        with anyio.move_on_after(SEEN_WITHIN):
+            self.waiting += 1
+            try:
+                while True:
+                    now = self.claims.claims.get(claim.key)
+                    least = max(version, int(claim.resource_version) + 1)
+                    if now is None or int(now.resource_version) >= least:
+                        return True
+                    await self._changed.wait()
+            finally:
+                self.waiting -= 1
+        return False
+
+    async def take_back(self, key: str) -> None:
+        """Take a claim's devices back; if that fails, the claim keeps them for its pod."""
+        claim = self.claims.claims.get(key)
+        if claim is not None and claim.allocation is not None:
+            result = await self.writer.take_back(claim)
+            if isinstance(result, ClaimFailed):
+                log.warning("Claim could not give its devices back", claim=key, err=result.message)
+
+
+def _refusal(message: str) -> Refused:
+    return Refused(0, PREFIX + message)

@@ -1,0 +1,241 @@
+"""
+Devices that drivers publish, and claims on them, as the API server has them (`resource.k8s.io/v1`).
+
+The API grows by several fields a release. What has a field that is not served says so in `unserved`, in words for a
+person, and is not used: a field is never guessed.
+"""
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+import attrs
+
+from neuron_scheduler.model.selectors import NodeSelectorTerm, Toleration
+from neuron_scheduler.model.version import Version
+
+NEURON_DRIVER: Final = "neuron.aws.com"
+MOST_RESERVATIONS: Final = 256
+"""Pods that may use one claim (`ResourceClaimReservedForMaxSize`)."""
+
+
+AttributeValue: TypeAlias = bool | int | str | Version
+
+
+@attrs.frozen(cache_hash=True)
+class DeviceTaint:
+    """Keeps requests that do not tolerate it from a device; `effect` is None, NoSchedule or NoExecute."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@attrs.frozen(cache_hash=True)
+class Device:
+    """
+    A device of a slice; equal if its driver has written the same.
+
+    Attributes:
+        attributes: by names with a domain, such as `neuron.aws.com/deviceId`.
+        capacity: quantities, by names with a domain.
+    """
+
+    driver: str
+    source: bytes = attrs.field(repr=False)
+    name: str = attrs.field(eq=False)
+    attributes: Mapping[str, AttributeValue] = attrs.field(eq=False)
+    capacity: Mapping[str, str] = attrs.field(eq=False)
+    taints: tuple[DeviceTaint, ...] = attrs.field(default=(), eq=False)
+    unserved: str = attrs.field(default="", eq=False)
+
+
+@attrs.frozen
+class ResourceSlice:
+    """
+    A part of a pool of devices.
+
+    Attributes:
+        generation: of the pool; only slices of the highest one count.
+        slice_count: how many slices the pool has in this generation.
+        node_name: whose devices these are; empty if that is not served.
+    """
+
+    uid: str
+    name: str
+    driver: str
+    pool: str
+    generation: int
+    slice_count: int
+    node_name: str
+    devices: tuple[Device, ...]
+    unserved: str = ""
+
+
+@attrs.frozen
+class DeviceClass:
+    """
+    What requests of a class have in common.
+
+    Attributes:
+        selectors: expressions that all must be true of a device.
+        config: opaque parameters for drivers, each as the JSON of `opaque`, byte for byte.
+    """
+
+    uid: str
+    name: str
+    selectors: tuple[str, ...]
+    config: tuple[bytes, ...] = ()
+    unserved: str = ""
+
+
+@attrs.frozen
+class DeviceTaintRule:
+    """Taints the devices that it selects; None selects all, an empty text none."""
+
+    uid: str
+    name: str
+    taint: DeviceTaint
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+    unserved: str = ""
+
+
+@attrs.frozen
+class DeviceRequest:
+    """
+    A request of a claim.
+
+    Attributes:
+        count: of devices; 0 for all that match.
+        tolerations_json: the tolerations as they are in the claim.
+    """
+
+    name: str
+    class_name: str
+    count: int = 1
+    selectors: tuple[str, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    tolerations_json: bytes = b""
+
+
+@attrs.frozen
+class MatchAttribute:
+    """The devices of these requests, or of all if none are named, have the same value of an attribute."""
+
+    attribute: str
+    requests: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class ClaimConfig:
+    """Opaque parameters for a driver (`opaque`, byte for byte) and these requests, or all if none are named."""
+
+    opaque: bytes
+    requests: tuple[str, ...] = ()
+
+
+@attrs.frozen(cache_hash=True)
+class DeviceKey:
+    """What identifies a device in the cluster."""
+
+    driver: str
+    pool: str
+    name: str
+
+
+@attrs.frozen
+class ClaimAllocation:
+    """
+    The devices that a claim has.
+
+    Attributes:
+        devices: without those that it only observes (adminAccess).
+        on: the nodes where they can be used; None for every node.
+    """
+
+    devices: tuple[DeviceKey, ...]
+    on: tuple[NodeSelectorTerm, ...] | None = None
+
+
+@attrs.frozen
+class ResourceClaim:
+    """
+    A claim on devices.
+
+    Attributes:
+        owner_uid: of its controller: the pod for which it was made from a template; empty if a user made it.
+        reserved_for: the uids of the pods that may use it.
+        reserved_for_others: something else than a pod may use it.
+        is_protected: it has the finalizer without which its devices stay held for ever.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: str = ""
+    owner_uid: str = ""
+    requests: tuple[DeviceRequest, ...] = ()
+    constraints: tuple[MatchAttribute, ...] = ()
+    config: tuple[ClaimConfig, ...] = ()
+    unserved: str = ""
+    allocation: ClaimAllocation | None = None
+    reserved_for: tuple[str, ...] = ()
+    reserved_for_others: bool = False
+    terminating: bool = False
+    is_protected: bool = False
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@attrs.frozen(cache_hash=True)
+class WantedRequest:
+    """
+    A request of one of a pod's claims, with what its class adds.
+
+    Attributes:
+        claim: its number among the pod's claims that want devices.
+        count: as in `DeviceRequest`.
+        selectors: of class and request.
+    """
+
+    claim: int
+    name: str
+    count: int
+    selectors: tuple[str, ...]
+    tolerations: tuple[Toleration, ...] = ()
+
+
+@attrs.frozen(cache_hash=True)
+class WantedDevices:
+    """
+    What a pod's claims ask for; equal for the pods of a workload.
+
+    Attributes:
+        constraints: an attribute, and the numbers of the requests whose devices have the same value of it.
+    """
+
+    requests: tuple[WantedRequest, ...]
+    constraints: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+
+@attrs.frozen(cache_hash=True)
+class ClaimReference:
+    """
+    A claim of a pod.
+
+    Attributes:
+        name: in the pod's spec.
+        claim_name: of the claim; empty while a claim of a template is not made, or if none is needed (`needs_none`).
+        is_generated: it is made from a template, for this pod alone.
+    """
+
+    name: str
+    claim_name: str = ""
+    is_generated: bool = False
+    needs_none: bool = False
+
+
+DeviceObject: TypeAlias = ResourceSlice | DeviceClass | ResourceClaim | DeviceTaintRule

@@ -1,0 +1,266 @@
+"""
+The devices that drivers publish for one node, as bits: bit i is the Neuron device with id i, others come behind them.
+
+Equal nodes share one `DeviceSet`, and with it what selectors and constraints say of its devices.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import or_
+from typing import Final
+
+import attrs
+
+from neuron_scheduler.model.devices import NEURON_DRIVER, AttributeValue, Device, DeviceKey, DeviceTaint, WantedDevices
+from neuron_scheduler.model.memo import memoise
+from neuron_scheduler.model.neuron_request import Unit
+from neuron_scheduler.model.selectors import Toleration
+from neuron_scheduler.model.wording import list_of
+from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, Machine, Shape, shape_of
+from neuron_scheduler.neuron.claims.cel import CelError, compile_selector
+from neuron_scheduler.neuron.claims.choice import Constraints, DeviceDemand, bits_of, choose
+from neuron_scheduler.neuron.core_mask import CoreMask
+from neuron_scheduler.neuron.packing import MOST_REMEMBERED
+from neuron_scheduler.neuron.topology import Placement
+
+_ID: Final = f"{NEURON_DRIVER}/deviceId"
+_TYPE: Final = f"{NEURON_DRIVER}/resourceType"
+_INSTANCE_TYPE: Final = f"{NEURON_DRIVER}/instanceType"
+_WHOLE: Final = "neuron_node"
+EFFECTS: Final = ("NoSchedule", "NoExecute")
+"""Of the taints that keep requests off; others only inform."""
+FAILS: Final = "CEL runtime error in a selector of request {}: {}"
+TAINTED: Final = "node(s) had devices with untolerated taint(s) {}"
+NEVER: Final = "node(s) publish no devices for all claims, even when they are empty"
+MOST_DEVICES: Final = 512
+"""Of one node; more are not read."""
+
+
+@attrs.frozen(cache_hash=True)
+class PublishedDevice:
+    """
+    A device of a node.
+
+    Attributes:
+        pool: empty if it is named like the node.
+        taints: those of rules included.
+    """
+
+    device: Device
+    pool: str
+    taints: tuple[DeviceTaint, ...]
+
+    @property
+    def is_neuron(self) -> bool:
+        return self.device.driver == NEURON_DRIVER
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it stands for all Neuron devices of the node."""
+        return self.is_neuron and self.device.attributes.get(_TYPE) == _WHOLE
+
+
+@attrs.define(eq=False)
+class DeviceSet:
+    """
+    The devices of nodes that are alike.
+
+    Attributes:
+        devices: by bit; None for a Neuron device that is only published as a part of all.
+        holds: by bit, the bits that are held with it.
+        given: the devices that requests may get; the others have fields that are not served.
+        shape: what the Neuron devices make up, by counts; without any, all devices.
+        machine: the same, for claims.
+    """
+
+    devices: tuple[PublishedDevice | None, ...]
+    holds: tuple[int, ...]
+    given: int
+    shape: Machine
+    machine: Machine = attrs.field(init=False, repr=False)
+    _bits: Mapping[tuple[str, str, str], int] = attrs.field(init=False)
+    _matching: dict[str, int | CelError | str] = attrs.field(factory=dict, init=False)
+    _alike: dict[str, tuple[int, ...]] = attrs.field(factory=dict, init=False)
+
+    @machine.default
+    def _machine_for_claims(self) -> Machine:
+        return attrs.evolve(self.shape, published=self)
+
+    @_bits.default
+    def _bit_by_name(self) -> Mapping[tuple[str, str, str], int]:
+        listed = [(bit, each) for bit, each in enumerate(self.devices) if each is not None]
+        return {(each.device.driver, each.pool, each.device.name): bit for bit, each in listed}
+
+    @property
+    def all(self) -> int:
+        return (1 << len(self.devices)) - 1
+
+    @property
+    def neuron(self) -> CoreMask:
+        return self.machine.all_cores
+
+    @property
+    def has_neuron(self) -> bool:
+        return any(each is None or each.is_neuron for each in self.devices[:1])
+
+    def bits(self, chosen: int) -> Iterator[int]:
+        return bits_of(chosen)
+
+    def key_of(self, bit: int, node_name: str) -> DeviceKey:
+        """
+        Return a device of a node.
+
+        Raises:
+            ValueError: the bit is only published as a part of all.
+        """
+        each = self.devices[bit]
+        if each is None:
+            raise ValueError(f"device {bit} of {node_name} is not published")
+        return DeviceKey(each.device.driver, each.pool or node_name, each.device.name)
+
+    def bits_of(self, devices: Iterable[DeviceKey], node_name: str) -> CoreMask:
+        """Return what is held with some devices of a node; those that are not published are left out."""
+        held = 0
+        for key in devices:
+            bit = self._bits.get((key.driver, "" if key.pool == node_name else key.pool, key.name))
+            held |= 0 if bit is None else self.holds[bit]
+        return CoreMask(held)
+
+    def matching(self, expression: str) -> int | CelError | str:
+        """Return the devices for which an expression is true; its runtime error, or which part of it is not served."""
+        known = self._matching.get(expression)
+        if known is None:
+            known = self._matching[expression] = self._match(expression)
+        return known
+
+    def _match(self, expression: str) -> int | CelError | str:
+        selector, found = compile_selector(expression), 0
+        if isinstance(selector, str):
+            return selector
+        for bit, each in enumerate(self.devices):
+            if each is not None:
+                result = selector.matches(each.device.driver, each.device.attributes, each.device.capacity)
+                if isinstance(result, CelError):
+                    return CelError(f"device {each.device.name}: {result.text}")
+                found |= result << bit
+        return found
+
+    def alike(self, attribute: str) -> tuple[int, ...]:
+        """Return the devices with the same value of an attribute, for each value; those without it are in none."""
+        if attribute not in self._alike:
+            groups = dict[tuple[type, AttributeValue, str], int]()
+            for bit, each in enumerate(self.devices):
+                value = None if each is None else each.device.attributes.get(attribute)
+                if value is not None:
+                    key = type(value), value, getattr(value, "build", "")
+                    groups[key] = groups.get(key, 0) | 1 << bit
+            self._alike[attribute] = tuple(groups.values())
+        return self._alike[attribute]
+
+    def place(self, free: int, wanted: WantedDevices) -> Placement | None:
+        """Return the best devices for a pod's claims within the free ones, or None if there are none."""
+        demands = demands_of(self, wanted)
+        if isinstance(demands, str):
+            return None
+        choice = choose(self.shape, free & self.all, self.holds, demands, self._constraints(wanted))
+        if choice is None:
+            return None
+        mask = reduce(or_, (self.holds[bit] for chosen in choice.sets for bit in bits_of(chosen)), 0)
+        ids = tuple(bits_of(mask & int(self.neuron)))
+        return Placement(ids, (ids,), CoreMask(mask), choice.level, sets=choice.sets)
+
+    def why_never(self, wanted: WantedDevices) -> str | None:
+        """Return why the claims never get devices here, however few are held; None if they may."""
+        demands = demands_of(self, wanted)
+        if isinstance(demands, str):
+            return demands
+        without_taints = tuple(attrs.evolve(each, allowed=each.matching & self.given) for each in demands)
+        if choose(self.shape, self.all, self.holds, demands, self._constraints(wanted)) is not None:
+            return None
+        if choose(self.shape, self.all, self.holds, without_taints, self._constraints(wanted)) is not None:
+            taints = {taint.key for each in self.devices if each is not None for taint in each.taints}
+            return TAINTED.format(list_of(sorted(taints)))
+        return NEVER
+
+    def _constraints(self, wanted: WantedDevices) -> Constraints:
+        return tuple((self.alike(attribute), numbers) for attribute, numbers in wanted.constraints)
+
+    def tolerated_by(self, tolerations: Sequence[Toleration]) -> int:
+        """Return the devices without a taint that keeps off requests with these tolerations."""
+        return sum(
+            1 << bit
+            for bit, each in enumerate(self.devices)
+            if each is not None
+            and all(taint.effect not in EFFECTS or _tolerates(tolerations, taint) for taint in each.taints)
+        )
+
+
+@memoise(maxsize=MOST_REMEMBERED)
+def demands_of(devices: DeviceSet, wanted: WantedDevices) -> tuple[DeviceDemand, ...] | str:
+    """Return what each request may get of a set; or the sentence about a selector that fails on one of its devices."""
+    demands = list[DeviceDemand]()
+    for request in wanted.requests:
+        matching = devices.all
+        for expression in request.selectors:
+            found = devices.matching(expression)
+            if isinstance(found, CelError):
+                return FAILS.format(request.name, found.text)
+            matching &= found if isinstance(found, int) else 0
+        demands.append(
+            DeviceDemand(matching, matching & devices.given & devices.tolerated_by(request.tolerations), request.count)
+        )
+    return tuple(demands)
+
+
+def _tolerates(tolerations: Sequence[Toleration], taint: DeviceTaint) -> bool:
+    for each in tolerations:
+        if each.unreadable or (each.effect is not None and each.effect != taint.effect):
+            continue
+        if (each.exists or each.value == taint.value) if each.key == taint.key else each.exists and not each.key:
+            return True
+    return False
+
+
+@memoise(maxsize=1024)
+def device_set(published: tuple[PublishedDevice, ...], instance_type: str) -> DeviceSet:
+    """Return the set of the devices of a node; equal ones are one object."""
+    neuron = sorted((each for each in published if each.is_neuron and not each.is_whole), key=_place_of)
+    whole = [each for each in published if each.is_whole]
+    others = sorted(
+        (each for each in published if not each.is_neuron), key=lambda each: (each.device.driver, each.device.name)
+    )
+    instance_type = _instance_type_of((*neuron, *whole)) or instance_type.removeprefix("ml.")
+    slots = _by_id(neuron)
+    if whole and not slots:
+        known = INSTANCE_TYPES.get(instance_type)
+        slots = [None] * (1 if known is None else known.devices)
+    devices = (*slots, *whole, *others)
+    all_neuron = (1 << len(slots)) - 1
+    holds = tuple(
+        1 << bit | (all_neuron if each is not None and each.is_whole else 0) for bit, each in enumerate(devices)
+    )
+    given = reduce(or_, (1 << bit for bit, each in enumerate(devices) if each and not each.device.unserved), 0)
+    shape = shape_of(instance_type, len(slots)) if slots else Shape.FLAT
+    count = len(slots) or len(devices)
+    return DeviceSet(devices, holds, given, Machine(instance_type, shape, count, 1, frozenset({Unit.DEVICE})))
+
+
+def _instance_type_of(neuron: Sequence[PublishedDevice]) -> str:
+    value = neuron[0].device.attributes.get(_INSTANCE_TYPE, "") if neuron else ""
+    return value.removeprefix("ml.") if isinstance(value, str) else ""
+
+
+def _place_of(each: PublishedDevice) -> tuple[int, str]:
+    number = each.device.attributes.get(_ID)
+    return (number if isinstance(number, int) else MOST_DEVICES, each.device.name)
+
+
+def _by_id(neuron: Sequence[PublishedDevice]) -> list[PublishedDevice | None]:
+    """Return the devices by id; in the order of their names if the ids are not those of one machine."""
+    places: list[PublishedDevice | None] = [None] * len(neuron)
+    for each in neuron:
+        number, _ = _place_of(each)
+        if not 0 <= number < len(neuron) or places[number] is not None:
+            return [*neuron]
+        places[number] = each
+    return places

@@ -1,0 +1,295 @@
+"""Objects of Dynamic Resource Allocation as the API server writes them."""
+
+import json
+from typing import Any
+
+import pytest
+
+from neuron_scheduler.kube.objects.base import Malformed
+from neuron_scheduler.kube.objects.devices import CLAIMS, CLASSES, PROTECTION, SLICES, TAINT_RULES
+from neuron_scheduler.model.devices import (
+    ClaimAllocation,
+    ClaimConfig,
+    Device,
+    DeviceClass,
+    DeviceKey,
+    DeviceRequest,
+    DeviceTaint,
+    DeviceTaintRule,
+    MatchAttribute,
+    ResourceClaim,
+    ResourceSlice,
+)
+from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement
+from neuron_scheduler.model.version import Version
+
+NEURON = "neuron.aws.com"
+POOL = {"name": "n", "generation": 3, "resourceSliceCount": 2}
+
+
+def item(name: str = "o", *, spec: Any = None, status: Any = None, **metadata: Any) -> dict[str, Any]:
+    """Return an object."""
+    manifest: dict[str, Any] = {"metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": "7"} | metadata}
+    return manifest | ({} if spec is None else {"spec": spec}) | ({} if status is None else {"status": status})
+
+
+def read(resource: Any, manifest: Any) -> Any:
+    """Return the value that is read from an object, or from its text."""
+    text = manifest if isinstance(manifest, str) else json.dumps(manifest)
+    return resource.decode(text.encode()).value
+
+
+def slice_of(*devices: Any, **spec: Any) -> ResourceSlice:
+    """Read a slice of one node."""
+    given = {"driver": NEURON, "nodeName": "n", "pool": POOL, "devices": devices} | spec
+    set_fields = {name: value for name, value in given.items() if value is not None}
+    found: ResourceSlice = read(SLICES, item("s", spec=set_fields))
+    return found
+
+
+def device_of(**fields: Any) -> Device:
+    """Read a device."""
+    (found,) = slice_of({"name": "d", **fields}).devices
+    return found
+
+
+def claim_of(*, status: Any = None, **devices: Any) -> ResourceClaim:
+    """Read a claim that asks for these."""
+    found: ResourceClaim = read(CLAIMS, item("c", namespace="d", spec={"devices": devices}, status=status))
+    return found
+
+
+def request(**exactly: Any) -> dict[str, Any]:
+    return {"name": "r", "exactly": {"deviceClassName": NEURON, **exactly}}
+
+
+def test_a_slice() -> None:
+    """All fields that decide."""
+    found = slice_of({"name": "d0"}, {"name": "d1"})
+    assert [device.name for device in found.devices] == ["d0", "d1"]
+    assert found == ResourceSlice("uid-s", "s", NEURON, "n", 3, 2, "n", found.devices)
+    assert slice_of(devices=None).devices == ()
+
+
+def test_values_of_attributes_and_capacities() -> None:
+    """Names without a domain are the driver's; a version is compared as one."""
+    values = {
+        "deviceId": {"int": 3},
+        "flag": {"bool": False},
+        "kind": {"string": "trn2"},
+        "example.com/release": {"version": "1.10.0"},
+    }
+    device = device_of(attributes=values, capacity={"memory": {"value": "96Gi"}, "example.com/x": {"value": "1"}})
+    assert device.attributes == {
+        f"{NEURON}/deviceId": 3,
+        f"{NEURON}/flag": False,
+        f"{NEURON}/kind": "trn2",
+        "example.com/release": Version.parse("1.10.0"),
+    }
+    assert type(device.attributes[f"{NEURON}/flag"]) is bool
+    assert device.capacity == {f"{NEURON}/memory": "96Gi", "example.com/x": "1"}
+    assert device.unserved == ""
+
+
+def test_taints_of_a_device() -> None:
+    """When it was added is nobody's question; a value may be missing."""
+    taints = [
+        {"key": "a", "value": "v", "effect": "NoSchedule", "timeAdded": "2026-11-21T08:00:00Z"},
+        {"key": "b", "effect": "None"},
+    ]
+    assert device_of(taints=taints).taints == (DeviceTaint("a", "v", "NoSchedule"), DeviceTaint("b", "", "None"))
+
+
+def test_equal_devices_of_nodes_are_one_object() -> None:
+    """What nodes of a kind share is kept once."""
+    assert device_of(attributes={"x": {"int": 1}}) is device_of(attributes={"x": {"int": 1}})
+    assert device_of(attributes={"x": {"int": 1}}) != device_of(attributes={"x": {"int": 2}})
+
+
+@pytest.mark.parametrize(
+    ("fields", "want"),
+    [
+        pytest.param({"consumesCounters": [{}]}, "consumesCounters", id="a part of others"),
+        pytest.param({"allowMultipleAllocations": True}, "allowMultipleAllocations", id="shared"),
+        pytest.param({"allowMultipleAllocations": False, "bindingConditions": []}, "", id="unset"),
+        pytest.param({"tomorrow": 1}, "tomorrow", id="not known yet"),
+        pytest.param({"attributes": {"x": {"ints": [1]}}}, "attributes[x].ints", id="a list"),
+        pytest.param({"attributes": {"x": {"int": "1"}}}, "attributes[x].int", id="of another type"),
+        pytest.param({"attributes": {"x": {}}}, "attributes[x].", id="without a value"),
+    ],
+)
+def test_a_device_with_a_field_that_is_not_known_names_it(fields: dict[str, Any], want: str) -> None:
+    """A field is never guessed."""
+    assert device_of(**fields).unserved == want
+
+
+@pytest.mark.parametrize(
+    ("spec", "want"),
+    [
+        pytest.param({"nodeName": None, "allNodes": True}, "allNodes", id="all nodes"),
+        pytest.param({"nodeName": None, "nodeSelector": {"nodeSelectorTerms": []}}, "nodeSelector", id="by selector"),
+        pytest.param({"nodeName": None}, "no nodeName", id="of no node"),
+        pytest.param({"skipNodeOperations": True}, "skipNodeOperations", id="new"),
+        pytest.param({"allNodes": False, "sharedCounters": []}, "", id="unset"),
+    ],
+)
+def test_a_slice_with_a_field_that_is_not_known_names_it(spec: dict[str, Any], want: str) -> None:
+    """Slices are served by node."""
+    assert slice_of(**spec).unserved == want
+
+
+def test_a_class() -> None:
+    """Its parameters are kept byte for byte, with the blanks of who wrote them."""
+    text = (
+        '{"metadata": {"name": "k", "uid": "u"}, "spec": {"selectors": [{"cel": {"expression": "true"}}],'
+        ' "extendedResourceName": "x/y", "config": [{"opaque": {"driver":  "d", "parameters": {"b": 1,"a": 2}}}]}}'
+    )
+    opaque = b'{"driver":  "d", "parameters": {"b": 1,"a": 2}}'
+    assert read(CLASSES, text) == DeviceClass("u", "k", ("true",), (opaque,))
+    assert read(CLASSES, item("k", spec={})) == DeviceClass("uid-k", "k", ())
+
+
+@pytest.mark.parametrize(
+    ("spec", "want"),
+    [
+        pytest.param({"selectors": [{"other": {}, "wasm": "x"}]}, "selectors.wasm", id="another selector"),
+        pytest.param({"config": [{"clear": 1}]}, "config.clear", id="another parameter"),
+        pytest.param({"suitableNodes": {"nodeSelectorTerms": [1]}}, "suitableNodes", id="a field"),
+    ],
+)
+def test_a_class_with_a_field_that_is_not_known_names_it(spec: dict[str, Any], want: str) -> None:
+    """Its requests are refused."""
+    assert read(CLASSES, item(spec=spec)).unserved == want
+
+
+def test_a_claim() -> None:
+    """All fields that decide."""
+    text = json.dumps(
+        item(
+            "c",
+            namespace="d",
+            deletionTimestamp="2026-11-21T08:00:00Z",
+            finalizers=["other", PROTECTION],
+            ownerReferences=[{"uid": "other"}, {"uid": "pod", "controller": True}],
+            spec={
+                "devices": {
+                    "requests": [
+                        request(count=4, selectors=[{"cel": {"expression": "true"}}]),
+                        {"name": "all", "exactly": {"deviceClassName": "k", "allocationMode": "All"}},
+                    ],
+                    "constraints": [{"matchAttribute": "a/b"}, {"matchAttribute": "a/c", "requests": ["r"]}],
+                    "config": [{"requests": ["r"], "opaque": {"driver": NEURON, "parameters": {"z": 1, "a": 2}}}],
+                }
+            },
+            status={"reservedFor": [{"resource": "pods", "name": "p", "uid": "u1"}]},
+        )
+    )
+    opaque = b'{"driver": "neuron.aws.com", "parameters": {"z": 1, "a": 2}}'
+    assert read(CLAIMS, text) == ResourceClaim(
+        uid="uid-c",
+        namespace="d",
+        name="c",
+        resource_version="7",
+        owner_uid="pod",
+        requests=(DeviceRequest("r", NEURON, 4, ("true",)), DeviceRequest("all", "k", 0)),
+        constraints=(MatchAttribute("a/b"), MatchAttribute("a/c", ("r",))),
+        config=(ClaimConfig(opaque, ("r",)),),
+        reserved_for=("u1",),
+        terminating=True,
+        is_protected=True,
+    )
+
+
+def test_tolerations_are_kept_as_they_are_written() -> None:
+    """They are copied to the allocation."""
+    (found,) = claim_of(requests=[request(tolerations=[{"key": "k", "operator": "Exists"}])]).requests
+    assert found.tolerations_json == b'[{"key": "k", "operator": "Exists"}]'
+    assert [(each.key, each.exists) for each in found.tolerations] == [("k", True)]
+
+
+@pytest.mark.parametrize(
+    ("devices", "want"),
+    [
+        pytest.param({"requests": [{"name": "r", "firstAvailable": [{}]}]}, 'request "r": firstAvailable', id="list"),
+        pytest.param({"requests": [request(adminAccess=True)]}, 'request "r": adminAccess', id="an observer"),
+        pytest.param({"requests": [request(adminAccess=False)]}, "", id="no observer"),
+        pytest.param({"requests": [request(capacity={"requests": {}})]}, 'request "r": capacity', id="a part"),
+        pytest.param({"requests": [request(tomorrow=1)]}, 'request "r": tomorrow', id="not known yet"),
+        pytest.param({"requests": [request(allocationMode="Some")]}, 'request "r": allocationMode Some', id="a mode"),
+        pytest.param({"requests": [request(selectors=[{"wasm": 1}])]}, 'request "r": selectors.wasm', id="a selector"),
+        pytest.param({"constraints": [{"distinctAttribute": "a/b"}]}, "constraints.distinctAttribute", id="distinct"),
+        pytest.param({"config": [{"clear": 1}]}, "config.clear", id="a parameter"),
+        pytest.param({"tomorrow": 1}, "tomorrow", id="of the claim"),
+    ],
+)
+def test_a_claim_with_a_field_that_is_not_known_names_it(devices: dict[str, Any], want: str) -> None:
+    """The sentence says in which request."""
+    assert claim_of(**devices).unserved == want
+
+
+def test_an_allocation() -> None:
+    """What is only observed (adminAccess) is not held; without a selector it is good on every node."""
+    results = [
+        {"request": "r", "driver": NEURON, "pool": "n", "device": "d0"},
+        {"request": "r", "driver": NEURON, "pool": "n", "device": "d1", "adminAccess": True},
+    ]
+    fields = [{"key": "metadata.name", "operator": "In", "values": ["n"]}]
+    devices = {"results": results}
+    on = {"nodeSelectorTerms": [{"matchFields": fields}]}
+    key = DeviceKey(NEURON, "n", "d0")
+    term = NodeSelectorTerm((), (Requirement("metadata.name", Operator.IN, ("n",)),))
+    tied = claim_of(status={"allocation": {"devices": devices, "nodeSelector": on}})
+    assert tied.allocation == ClaimAllocation((key,), (term,))
+    assert claim_of(status={"allocation": {"devices": devices}}).allocation == ClaimAllocation((key,))
+    assert claim_of(status={"allocation": {}}).allocation == ClaimAllocation(())
+    assert claim_of(status={"allocation": None}).allocation is None
+
+
+def test_whom_a_claim_is_reserved_for() -> None:
+    """Pods of the core group; anything else is said."""
+    users = [{"resource": "pods", "uid": "u1"}, {"resource": "pods", "apiGroup": "x", "uid": "u2"}]
+    found = claim_of(status={"reservedFor": users})
+    assert (found.reserved_for, found.reserved_for_others) == (("u1",), True)
+    assert not claim_of(status={"reservedFor": users[:1]}).reserved_for_others
+
+
+TAINT = {"key": "k", "value": "v", "effect": "NoExecute"}
+
+
+@pytest.mark.parametrize(
+    ("selector", "want"),
+    [
+        pytest.param({"driver": NEURON, "device": "d"}, (NEURON, None, "d", ""), id="by driver and name"),
+        pytest.param({}, (None, None, None, ""), id="all"),
+        pytest.param({"tomorrow": "x"}, (None, None, None, "deviceSelector.tomorrow"), id="a field that is not known"),
+        pytest.param(None, ("", "", "", ""), id="none"),
+    ],
+)
+def test_which_devices_a_rule_taints(selector: Any, want: tuple[str | None, ...]) -> None:
+    """An empty selector selects all; a rule without one selects none."""
+    spec = {"taint": TAINT} | ({} if selector is None else {"deviceSelector": selector})
+    driver, pool, device, unserved = want
+    taint = DeviceTaint("k", "v", "NoExecute")
+    assert read(TAINT_RULES, item("r", spec=spec)) == DeviceTaintRule(
+        "uid-r", "r", taint, driver, pool, device, unserved or ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("resource", "manifest"),
+    [
+        (SLICES, item("s")),
+        (SLICES, item("s", spec={"driver": NEURON, "nodeName": "n"})),
+        (SLICES, item("s", spec={"driver": 1, "pool": POOL})),
+        (SLICES, item("s", spec={"driver": NEURON, "pool": POOL, "devices": [{"attributes": 1}]})),
+        (SLICES, item("s", spec={"driver": NEURON, "pool": POOL, "devices": [{"capacity": {"x": {}}}]})),
+        (CLAIMS, item("c", spec={"devices": {"requests": [{"name": 1}]}})),
+        (CLAIMS, item("c", spec={}, status={"allocation": {"devices": {"results": [{}]}}})),
+        (CLASSES, item("k", spec={"selectors": [{"cel": 1}]})),
+        (TAINT_RULES, item("r", spec={})),
+        (TAINT_RULES, item("r", spec={"taint": {"key": "k"}})),
+    ],
+)
+def test_incomplete_objects_are_malformed(resource: Any, manifest: Any) -> None:
+    """Nothing is guessed, and the rest of a list is read."""
+    assert isinstance(read(resource, manifest), Malformed)
