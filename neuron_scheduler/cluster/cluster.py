@@ -172,7 +172,7 @@ class Cluster:
         self._assumed.discard(pod.uid)
         pod_info = pod_info_of(pod, self._table.node_info_of(pod.node_name).machine)
         same_node = self._where.get(pod.uid) == pod.node_name
-        if before is not None and same_node and before.cores and before.cores != pod_info.cores:
+        if before is not None and same_node and before.cores not in (None, NO_CORES, pod_info.cores) and not pod.claims:
             first = attrs.evolve(pod, allocation=before.pod.allocation)
             pod_info = PodInfo(first, cores=before.cores, problem=CHANGED)
         self._settle(pod_info)

@@ -112,7 +112,7 @@ def _changes_of_devices(cluster: Cluster, changed: DeviceObject, *, is_gone: boo
     if isinstance(changed, ResourceClaim):
         changes.append(DevicesChanged(effects.held, changed.key))
     for raw in filter(None, map(claims.pod, effects.pods)):
-        changes += _put_pod(cluster, None, claims.resolve(raw))
+        changes += _put_pod(cluster, raw, claims.resolve(raw))
     return changes
 
 

@@ -46,7 +46,7 @@ class Device:
     attributes: Mapping[str, AttributeValue] = attrs.field(eq=False)
     capacity: Mapping[str, str] = attrs.field(eq=False)
     taints: tuple[DeviceTaint, ...] = attrs.field(default=(), eq=False)
-    unserved: str = attrs.field(default="", eq=False)
+    unserved: str = ""
 
 
 @attrs.frozen

@@ -93,7 +93,7 @@ class Claims:
                 self._slices[new.name] = new
                 self._pools.setdefault((new.driver, new.pool), {})[new.name] = new
                 self._pools_on.setdefault(new.node_name, Counter())[new.driver, new.pool] += 1
-                return ClaimEffects(published=frozenset({*before, new.node_name}))
+                return ClaimEffects(published=frozenset({*before, *self._nodes_of_pool((new.driver, new.pool))}))
             case DeviceClass():
                 self._classes[new.name] = new
                 return ClaimEffects(pods=self._pending_pods())
@@ -120,15 +120,22 @@ class Claims:
                 return effects
 
     def _take_out_slice(self, name: str) -> Iterable[str]:
+        """Take a slice out, and return the nodes of its pool: the others of its slices may count, or not, for that."""
         old = self._slices.pop(name, None)
         if old is None:
             return ()
         pool = old.driver, old.pool
+        nodes = self._nodes_of_pool(pool)
         del self._pools[pool][name]
+        if not self._pools[pool]:
+            del self._pools[pool]
         self._pools_on[old.node_name] -= Counter((pool,))
         if not self._pools_on[old.node_name]:
             del self._pools_on[old.node_name]
-        return (old.node_name,)
+        return nodes
+
+    def _nodes_of_pool(self, pool: _Pool) -> set[str]:
+        return {each.node_name for each in self._pools.get(pool, {}).values()}
 
     def _put_claim(self, new: ResourceClaim) -> ClaimEffects:
         old = self.claims.get(new.key)
@@ -139,8 +146,8 @@ class Claims:
             self._allocated_in.setdefault(pool, {})[new.key] = new
         if new.allocation is None:
             self._allocated_at.pop(new.key, None)
-        else:
-            self._allocated_at.setdefault(new.key, int(new.resource_version or 0))
+        elif old is None or (old.uid, old.allocation) != (new.uid, new.allocation):
+            self._allocated_at[new.key] = int(new.resource_version or 0)
         self.claims[new.key] = new
         return ClaimEffects(held=frozenset(held), pods=tuple(self._users.get(new.key, ())))
 
@@ -150,7 +157,7 @@ class Claims:
 
     def _nodes_of(self, claim: ResourceClaim | None) -> Iterable[str]:
         for pool in self._pools_of(claim):
-            yield from (each.node_name for each in islice(self._pools.get(pool, {}).values(), 1))
+            yield from self._nodes_of_pool(pool)
 
     def _pending_pods(self) -> tuple[str, ...]:
         return tuple(uid for uid, pod in self._pods.items() if not pod.node_name)
@@ -163,8 +170,9 @@ class Claims:
         published = self._device_set_of(node)
         self._note_kind(node.name, published)
         fault = "" if node.neuron_fault == BOTH_ROADS else node.neuron_fault
-        if published is not None and published.has_neuron and any(map(amounts.get, NEURON_NAMES)):
-            published, fault = None, fault or BOTH_ROADS
+        if published is not None and any(map(amounts.get, NEURON_NAMES)):
+            fault = fault or (BOTH_ROADS if published.has_neuron else "")
+            published = None  # devices of other drivers are not given beside counts
         if published is None:
             return attrs.evolve(node, published=None, allocatable=amounts, neuron_fault=fault)
         if published.has_neuron:
@@ -184,6 +192,7 @@ class Claims:
                     unserved = each.unserved or device.unserved or ("" if is_complete else _NO_POOL)
                     marked = device if unserved == device.unserved else attrs.evolve(device, unserved=unserved)
                     found.append(PublishedDevice(marked, alias, (*device.taints, *self._taints_of(pool, device.name))))
+        found.sort(key=lambda each: (each.device.driver, each.pool, each.device.name))  # whatever came first
         return device_set(tuple(found), node.instance_type) if found else None
 
     def _taints_of(self, pool: _Pool, device: str) -> Iterable[DeviceTaint]:
@@ -242,9 +251,11 @@ class Claims:
 
     def remove_pod(self, uid: str, *, is_gone: bool = True) -> None:
         raw = self._pods.pop(uid, None)
-        for reference in () if raw is None else raw.claims:
-            users = self._users.get(f"{raw.namespace}/{reference.claim_name}", {}) if raw is not None else {}
-            users.pop(uid, None)
+        keys = () if raw is None else {f"{raw.namespace}/{reference.claim_name}" for reference in raw.claims}
+        for key in self._users.keys() & keys:
+            del self._users[key][uid]
+            if not self._users[key]:
+                del self._users[key]
         self.waiting.pop(uid, None)
         if is_gone:
             self.end_decision(uid)
@@ -299,7 +310,7 @@ class Claims:
             if not reference.needs_none:
                 claim = self.claims.get(f"{raw.namespace}/{reference.claim_name}") if reference.claim_name else None
                 problem = problem or self._problem(raw, reference, claim)
-                found += [] if claim is None else [claim]
+                found += [] if claim is None or claim in found else [claim]
         return found, problem
 
     def _problem(self, raw: Pod, reference: ClaimReference, claim: ResourceClaim | None) -> str:

@@ -4,6 +4,7 @@ The devices that drivers publish for one node, as bits: bit i is the Neuron devi
 Equal nodes share one `DeviceSet`, and with it what selectors and constraints say of its devices.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
@@ -18,7 +19,7 @@ from neuron_scheduler.model.selectors import Toleration
 from neuron_scheduler.model.wording import list_of
 from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, Machine, Shape, shape_of
 from neuron_scheduler.neuron.claims.cel import CelError, compile_selector
-from neuron_scheduler.neuron.claims.choice import Constraints, DeviceDemand, bits_of, choose
+from neuron_scheduler.neuron.claims.choice import MOST_OF_A_CLAIM, Constraints, DeviceDemand, bits_of, choose
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.neuron.packing import MOST_REMEMBERED
 from neuron_scheduler.neuron.topology import Placement
@@ -32,6 +33,7 @@ EFFECTS: Final = ("NoSchedule", "NoExecute")
 FAILS: Final = "CEL runtime error in a selector of request {}: {}"
 TAINTED: Final = "node(s) had devices with untolerated taint(s) {}"
 NEVER: Final = "node(s) publish no devices for all claims, even when they are empty"
+TOO_MANY: Final = f"node(s) had more devices for a claim than the {MOST_OF_A_CLAIM} that one may have"
 MOST_DEVICES: Final = 512
 """Of one node; more are not read."""
 
@@ -198,7 +200,7 @@ class DeviceSet:
 @memoise(maxsize=MOST_REMEMBERED)
 def demands_of(devices: DeviceSet, wanted: WantedDevices) -> tuple[DeviceDemand, ...] | str:
     """Return what each request may get of a set; or the sentence about a selector that fails on one of its devices."""
-    demands = list[DeviceDemand]()
+    demands, counts = list[DeviceDemand](), Counter[int]()
     for request in wanted.requests:
         matching = devices.all
         for expression in request.selectors:
@@ -209,7 +211,8 @@ def demands_of(devices: DeviceSet, wanted: WantedDevices) -> tuple[DeviceDemand,
         demands.append(
             DeviceDemand(matching, matching & devices.given & devices.tolerated_by(request.tolerations), request.count)
         )
-    return tuple(demands)
+        counts[request.claim] += request.count or matching.bit_count()
+    return TOO_MANY if max(counts.values(), default=0) > MOST_OF_A_CLAIM else tuple(demands)
 
 
 def _tolerates(tolerations: Sequence[Toleration], taint: DeviceTaint) -> bool:
@@ -227,7 +230,8 @@ def device_set(published: tuple[PublishedDevice, ...], instance_type: str) -> De
     neuron = sorted((each for each in published if each.is_neuron and not each.is_whole), key=_place_of)
     whole = [each for each in published if each.is_whole]
     others = sorted(
-        (each for each in published if not each.is_neuron), key=lambda each: (each.device.driver, each.device.name)
+        (each for each in published if not each.is_neuron),
+        key=lambda each: (each.device.driver, each.pool, each.device.name),
     )
     instance_type = _instance_type_of((*neuron, *whole)) or instance_type.removeprefix("ml.")
     slots = _by_id(neuron)

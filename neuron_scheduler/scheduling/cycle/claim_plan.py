@@ -57,8 +57,8 @@ def _writes(cluster: Cluster, claims: Claims, pod: Pod, decision: Decision) -> I
         sets, wanted = decision.placement.sets, pod.neuron.wanted
         results = {**allocation_results(row.node.published, decision.node_name, wanted, sets)}
     number = 0
-    for reference in pod.claims:
-        claim = claims.claims.get(f"{pod.namespace}/{reference.claim_name}")
+    for key in dict.fromkeys(f"{pod.namespace}/{reference.claim_name}" for reference in pod.claims):
+        claim = claims.claims.get(key)
         if claim is None:
             continue
         if claim.allocation is not None:

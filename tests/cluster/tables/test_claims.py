@@ -1,0 +1,250 @@
+"""What drivers publish, and what a pod's claims mean to a scheduler."""
+
+from typing import Any
+
+import attrs
+import pytest
+
+from neuron_scheduler.cluster.tables.claims import GATE, Claims
+from neuron_scheduler.model.devices import (
+    NEURON_DRIVER,
+    ClaimAllocation,
+    ClaimReference,
+    Device,
+    DeviceClass,
+    DeviceKey,
+    DeviceRequest,
+    DeviceTaint,
+    DeviceTaintRule,
+    MatchAttribute,
+    ResourceClaim,
+    ResourceSlice,
+)
+from neuron_scheduler.model.node import BOTH_ROADS, Node
+from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.resources import NEURON_CLAIMS
+from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement
+from neuron_scheduler.neuron.claims.published import DeviceSet
+from tests.support.builders import node, pod
+
+NEURON = DeviceClass("k", NEURON_DRIVER, (f'device.driver == "{NEURON_DRIVER}"',))
+ON_N = (NodeSelectorTerm((), (Requirement("metadata.name", Operator.IN, ("n",)),)),)
+OTHER_DRIVER = "dra.net"
+
+
+def device(number: int, driver: str = NEURON_DRIVER, **fields: Any) -> Device:
+    name, attributes = f"d{number}", {f"{driver}/deviceId": number}
+    return Device(driver, repr((name, fields)).encode(), name, attributes, {}, **fields)
+
+
+def some_slice(*devices: Device, name: str = "s", **fields: Any) -> ResourceSlice:
+    """Return the only slice of node n's pool."""
+    given: dict[str, Any] = {
+        "driver": NEURON_DRIVER,
+        "pool": "n",
+        "generation": 1,
+        "slice_count": 1,
+        "node_name": "n",
+    } | fields
+    return ResourceSlice(f"uid-{name}", name, devices=devices, **given)
+
+
+def key_of(number: int) -> DeviceKey:
+    return DeviceKey(NEURON_DRIVER, "n", f"d{number}")
+
+
+def claim(name: str = "c", *requests: DeviceRequest, version: int = 1, has: Any = None, **fields: Any) -> ResourceClaim:
+    """Return a claim on one device, if it does not say otherwise; `has` are numbers of devices."""
+    allocation = None if has is None else ClaimAllocation(tuple(map(key_of, has)), ON_N)
+    asked = requests or (DeviceRequest("r", NEURON_DRIVER),)
+    return ResourceClaim(f"uid-{name}", "default", name, str(version), requests=asked, allocation=allocation, **fields)
+
+
+def claiming(name: str = "p", *names: str, **fields: Any) -> Pod:
+    return pod(name, claims=tuple(ClaimReference(each, each) for each in names or ("c",)), **fields)
+
+
+def table(*objects: Any) -> Claims:
+    """Return a table with the class, and more."""
+    claims = Claims()
+    for each in (NEURON, *objects):
+        claims.put(each)
+    return claims
+
+
+def given_on(claims: Claims, where: Node | None = None) -> set[str]:
+    """Return the names of the devices of node n that requests may get."""
+    published: DeviceSet | None = claims.with_published(where or node("n")).published
+    if published is None:
+        return set()
+    free = published.given & published.tolerated_by(())
+    return {published.key_of(bit, "n").name for bit in published.bits(free)}
+
+
+def test_of_a_pool_the_highest_generation_counts() -> None:
+    """An old slice counts again if the new ones go."""
+    new = some_slice(device(1), name="new", generation=2)
+    claims = table(some_slice(device(0), name="old"), new)
+    assert given_on(claims) == {"d1"}
+    assert claims.remove(new).published == {"n"}
+    assert given_on(claims) == {"d0"}
+
+
+def test_an_incomplete_pool_gives_nothing() -> None:
+    """It is complete with as many slices as it says, and no name twice; the node keeps its machine."""
+    first, second = (some_slice(device(number), name=f"s{number}", slice_count=2) for number in range(2))
+    claims = table(first)
+    assert given_on(claims) == set()
+    assert claims.with_published(node("n")).allocatable[NEURON_CLAIMS] == 1
+    claims.put(second)
+    assert given_on(claims) == {"d0", "d1"}
+    claims.remove(first)
+    assert given_on(claims) == set()
+    claims.put(attrs.evolve(second, name="again"))
+    assert given_on(claims) == set()
+
+
+def test_a_pool_that_moves_to_another_node_concerns_both() -> None:
+    """A slice of a newer generation takes the others out, wherever they are."""
+    claims = table(some_slice(device(0), name="old"))
+    moved = some_slice(device(0), name="new", generation=2, node_name="m")
+    assert claims.put(moved).published == {"m", "n"}
+    assert given_on(claims) == set()
+
+
+def test_what_is_published_is_the_same_object_in_any_order_of_arrival() -> None:
+    """So a slice that is written again is no news."""
+    slices = [some_slice(device(number), name=f"s{number}", slice_count=2) for number in range(2)]
+    first, second = table(*slices), table(*reversed(slices))
+    assert first.with_published(node("n")).published is second.with_published(node("n")).published
+
+
+@pytest.mark.parametrize(
+    ("fields", "want"),
+    [
+        ({}, set()),
+        ({"driver": NEURON_DRIVER, "pool": "n", "device": "d0"}, {"d1"}),
+        ({"device": "d1"}, {"d0"}),
+        ({"driver": OTHER_DRIVER}, {"d0", "d1"}),
+        ({"driver": "", "pool": "", "device": ""}, {"d0", "d1"}),
+    ],
+)
+def test_rules_taint_the_devices_that_they_select(fields: dict[str, str], want: set[str]) -> None:
+    """Until they are gone."""
+    claims = table(some_slice(device(0), device(1)))
+    rule = DeviceTaintRule("u", "rule", DeviceTaint("k", "", "NoSchedule"), **fields)
+    assert claims.put(rule).published == {"n"}
+    assert given_on(claims) == want
+    claims.remove(rule)
+    assert given_on(claims) == {"d0", "d1"}
+
+
+def test_a_node_has_one_road() -> None:
+    """With counts, too, it has a fault; other drivers' devices do not take the counts away."""
+    counts = node("n", "trn2.48xlarge")
+    claims = table(some_slice(device(0)))
+    assert claims.with_published(counts).neuron_fault == BOTH_ROADS
+    assert claims.with_published(counts).published is None
+    others = table(some_slice(device(0, OTHER_DRIVER), driver=OTHER_DRIVER))
+    assert others.with_published(counts) == counts
+    assert others.with_published(node("n")).published is not None
+
+
+GENERATED = ClaimReference("r", "c", is_generated=True)
+
+
+@pytest.mark.parametrize(
+    ("references", "known", "want"),
+    [
+        ((ClaimReference("r", is_generated=True),), claim(), 'the claim of template "r" is not created yet'),
+        ((ClaimReference("r", "none"),), claim(), 'resourceclaim "none" not found'),
+        ((GENERATED,), claim(owner_uid="other"), 'resourceclaim "c" was not created for this pod'),
+        ((GENERATED,), claim(owner_uid="uid-p", terminating=True), 'resourceclaim "c" is being deleted'),
+        ((GENERATED,), claim(owner_uid="uid-p"), ""),
+        ((ClaimReference("r", is_generated=True, needs_none=True),), claim(), ""),
+        (
+            (ClaimReference("c", "c"),),
+            claim(reserved_for=tuple(map(str, range(256)))),
+            'resourceclaim "c" is reserved for 256 pods already',
+        ),
+        ((ClaimReference("c", "c"),), claim(reserved_for=("uid-p", *map(str, range(255)))), ""),
+    ],
+)
+def test_for_what_a_pod_waits(references: tuple[ClaimReference, ...], known: ResourceClaim, want: str) -> None:
+    """It has a gate, and the sentence is kept."""
+    claims = table(known)
+    found = claims.put_pod(pod("p", claims=references))
+    assert (GATE in found.gates, claims.waiting.get("uid-p", "")) == (bool(want), want)
+
+
+@pytest.mark.parametrize(
+    ("known", "want"),
+    [
+        (claim(unserved="x"), 'resourceclaim "c": x is not served by this scheduler'),
+        (claim(reserved_for_others=True), 'resourceclaim "c" is reserved for something that is no pod'),
+        (claim(constraints=(MatchAttribute("a"),) * 9), "its claims have 9 constraints, and at most 8 are served"),
+        (
+            claim("c", DeviceRequest("r", "none")),
+            'resourceclaim "c", request "r": device class none does not exist',
+        ),
+        (claim("c", *(DeviceRequest(str(n), NEURON_DRIVER) for n in range(33))), "its claims have 33 requests, and at"),
+    ],
+)
+def test_why_a_pod_is_refused(known: ResourceClaim, want: str) -> None:
+    """The sentence names claim, request and field."""
+    assert table(known).put_pod(claiming()).refusal.startswith(want)
+
+
+def test_what_a_pod_asks_for() -> None:
+    """Its claims' requests, with the class's selectors, and constraints by number; one claim counts once."""
+    many = claim("two", DeviceRequest("a", NEURON_DRIVER, 2), constraints=(MatchAttribute("x", ("a",)),))
+    claims = table(claim(), many)
+    request = claims.put_pod(claiming("p", "c", "two", "c")).neuron
+    assert request is not None
+    assert request.wanted is not None
+    assert [(each.claim, each.name, each.count) for each in request.wanted.requests] == [(0, "r", 1), (1, "a", 2)]
+    assert request.wanted.requests[0].selectors == NEURON.selectors
+    assert (request.wanted.constraints, request.total) == ((("x", (1,)),), 3)
+
+
+def test_a_shared_claim_ties_the_next_pod_to_its_node() -> None:
+    """While it is being written it is no other pod's; the pods that may want it are told when that ends."""
+    claims = table(claim())
+    first, second = (claims.put_pod(claiming(name)) for name in ("p", "q"))
+    claims.decide(first, ("default/c",))
+    assert claims.resolve(second).gates == (GATE,)
+    assert claims.put(claim(version=2, has=[0])).pods == ("uid-p", "uid-q")
+    assert claims.resolve(first).neuron == first.neuron  # it keeps what was decided
+    assert claims.end_decision("uid-p") == ("uid-q",)
+    after = claims.resolve(claiming("q"))
+    assert (after.gates, after.neuron, after.constraints.claimed_on) == ((), None, (ON_N,))
+    assert after.devices == (key_of(0),)
+
+
+def test_claims_hold_devices_by_their_allocation() -> None:
+    """Until they are gone, or give them back."""
+    claims = table(some_slice(device(0), device(1)))
+    assert claims.put(claim(has=[1])).held == {"n"}
+    assert claims.held_on("n") == [key_of(1)]
+    assert claims.remove(claim(has=[1])).held == {"n"}
+    assert claims.held_on("n") == []
+
+
+def test_the_later_one_of_two_claims_has_a_rival() -> None:
+    """Later writes of a claim do not count; another allocation does, also if the states between were not seen."""
+    claims = table(claim("a", version=5, has=[0]), claim("b", version=7, has=[0]))
+    claims.put(claim("a", version=9, has=[0], is_protected=True))
+    assert (claims.rival_of("default/a"), claims.rival_of("default/b")) == (None, "default/a")
+    claims.put(claim("a", version=20, has=[0, 1]))
+    assert (claims.rival_of("default/a"), claims.rival_of("default/b")) == ("default/b", None)
+
+
+def test_pods_that_are_gone_leave_nothing() -> None:
+    """Each pod of a template has a claim of its own name."""
+    claims, empty = table(), table()
+    for number in range(3):
+        claims.put_pod(claiming(f"p{number}", f"c{number}"))
+        claims.put(claim(f"c{number}", has=[number]))
+        claims.remove(claim(f"c{number}"))
+        claims.remove_pod(f"uid-p{number}")
+    assert attrs.asdict(attrs.evolve(claims, allocated_in={}), recurse=False) == attrs.asdict(empty, recurse=False)
