@@ -30,7 +30,7 @@ from neuron_scheduler.kube import reviews
 from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.reviews import UserReviews
-from neuron_scheduler.kube.watch.discovery import served_pod_groups
+from neuron_scheduler.kube.watch.discovery import served_kinds
 from neuron_scheduler.kube.watch.informer import STALE, sync_problem
 from neuron_scheduler.scheduling.cycle.profile import extender_profile
 from neuron_scheduler.scheduling.plugins.cause import Cause
@@ -48,13 +48,13 @@ from neuron_scheduler.telemetry.errors import StalledError
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.state_metrics import State
 from neuron_scheduler.telemetry.unexpected import report_in_callback
-from neuron_scheduler.wiring import Parts, pod_group_informer, wire
+from neuron_scheduler.wiring import Parts, optional_informer, wire
 
 log = logs.logger(__name__)
 
 WAITING = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED)
-LOOK_FOR_POD_GROUPS = 30.0
-"""Seconds between two looks whether the API server serves PodGroups."""
+LOOK_FOR_KINDS = 30.0
+"""Seconds between two looks whether the API server serves a kind that not every one serves."""
 _OTHERS = "(others)"
 """The label of the nodes that are not named; no node can have this name."""
 EVENTS_GRACE = 5.0
@@ -168,7 +168,7 @@ class App:
         await reviews.require(self.client, self._rights())
         await self._check_capacity_rights()
         await self._sync_all_but_pods(services)
-        await services.start(self._watch_pod_groups, services)
+        await services.start(self._watch_served_kinds, services)
         leads_at_once = await self._become_candidate(services)
         services.start_soon(parts.pods.run)
         await parts.pods.synced.wait()
@@ -204,30 +204,31 @@ class App:
             await informer.synced.wait()
         _ = self.parts.cluster.view.live  # numbers the nodes, which takes longer once they have pods
 
-    async def _watch_pod_groups(self, services: TaskGroup, *, task_status: TaskStatus[None]) -> None:
+    async def _watch_served_kinds(self, services: TaskGroup, *, task_status: TaskStatus[None]) -> None:
         """
-        Watch the PodGroups that are served and that we may read, and look for more from time to time.
+        Watch the kinds that are served only by some, and that we may read, and look for more from time to time.
 
         It has started after the first look: from then on, groups without a count wait for their PodGroups.
         """
         watched, warned = set[str](), logs.Once()
         while True:
-            for resource in await served_pod_groups(self.client):
+            for resource in await served_kinds(self.client, self.parts.optional_kinds):
                 if resource.group in watched:
                     continue
                 lacking = await reviews.missing_rights(self.client, reviews.rights_to_watch([resource]))
                 if not lacking:
                     watched.add(resource.group)
-                    services.start_soon(pod_group_informer(self.parts, self.client, self.metrics, resource).run)
+                    services.start_soon(optional_informer(self.parts, self.client, self.metrics, resource).run)
                 elif warned(resource.group):
                     log.error(
-                        "The API server does not allow PodGroups to be watched; pods are scheduled all the same",
+                        "The API server does not allow a kind to be watched; pods are scheduled all the same",
+                        kind=resource.kind,
                         missing=", ".join(lacking),
-                        hint="apply manifests/base/rbac.yaml or the chart",
+                        hint="apply manifests/base/rbac.yaml or the chart; for claims, manifests/components/claims",
                     )
             task_status.started()
             task_status = anyio.TASK_STATUS_IGNORED  # it may be told once
-            await anyio.sleep(LOOK_FOR_POD_GROUPS)
+            await anyio.sleep(LOOK_FOR_KINDS)
 
     async def _become_candidate(self, services: TaskGroup) -> bool:
         """Become a candidate for the Lease, and return whether this replica leads already."""

@@ -6,7 +6,7 @@ the picture in `cluster/changes`.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +30,7 @@ from neuron_scheduler.controllers.watch_log import WatchLog
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.objects.base import Resource
 from neuron_scheduler.kube.objects.nodes import NODES
+from neuron_scheduler.kube.objects.pod_groups import POD_GROUPS
 from neuron_scheduler.kube.objects.pods import pods_through
 from neuron_scheduler.kube.objects.watched import OTHER_KINDS
 from neuron_scheduler.kube.pod_reads import PodFailures
@@ -43,7 +44,7 @@ from neuron_scheduler.kube.writes.lease import LeaseClient
 from neuron_scheduler.kube.writes.volume_writer import VolumeWriter
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.pod_group import Dialect, PodGroupObject
+from neuron_scheduler.model.pod_group import Dialect
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import own_pods
 from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
@@ -75,6 +76,7 @@ class Parts:
         unserved: the pending pods with Neuron of other schedulers, by uid.
         capacity: asks an autoscaler for machines; None if no profile says so.
         claims: writes claims on devices; None if they are off.
+        optional_kinds: are watched where they are served.
         extender: answers kube-scheduler; None if it is off.
     """
 
@@ -94,6 +96,7 @@ class Parts:
     unserved: Mapping[str, Pod]
     capacity: "CapacityRequester | None"
     claims: "ClaimBinder | None"
+    optional_kinds: Sequence[Resource[Any]]
     election: LeaderElector | None
     extender: "Extender | None"
 
@@ -110,7 +113,8 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
     may_bind = partial(bool, True) if election is None else election.may_bind
 
     nodes = _informer(client, metrics, NODES)
-    others = tuple(_informer(client, metrics, resource) for resource in (*OTHER_KINDS, *_claim_kinds(config)))
+    of_claims, optional = _claim_kinds(config)
+    others = tuple(_informer(client, metrics, resource) for resource in (*OTHER_KINDS, *of_claims))
     pods = _informer(client, metrics, pods_through(own_pods(profiles.values())))
 
     wake_up, cluster = LoopBell(), Cluster()
@@ -301,17 +305,19 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
         unserved=queue_observer.unserved,
         capacity=capacity,
         claims=claims,
+        optional_kinds=(*POD_GROUPS, *optional),
         election=election,
         extender=extender,
     )
 
 
-def _claim_kinds(config: Config) -> tuple[Resource[Any], ...]:
+def _claim_kinds(config: Config) -> tuple[Sequence[Resource[Any]], Sequence[Resource[Any]]]:
+    """Return what is watched for claims, and what is where it is served."""
     if not config.claims:
-        return ()
-    from neuron_scheduler.kube.objects.devices import CLAIM_KINDS
+        return (), ()
+    from neuron_scheduler.kube.objects.devices import CLAIM_KINDS, TAINT_RULES
 
-    return CLAIM_KINDS
+    return CLAIM_KINDS, (TAINT_RULES,)
 
 
 def _claim_binder(
@@ -333,7 +339,7 @@ def _claim_binder(
         reporter=attempts.reporter,
         clock=attempts.clock,
     )
-    attempts.on_claims_refused = claims.on_refused
+    attempts.claims = claims
     return claims
 
 
@@ -358,11 +364,10 @@ def _election(config: Config, client: Client, extender_port: "ExtenderPort | Non
     )
 
 
-def pod_group_informer(
-    parts: Parts, client: Client, metrics: Metrics, resource: Resource[PodGroupObject]
-) -> Informer[PodGroupObject]:
-    """Return what watches a kind of PodGroup; groups that say no count wait for theirs from now on."""
-    parts.cluster.groups.watched.add(Dialect(resource.group))
+def optional_informer(parts: Parts, client: Client, metrics: Metrics, resource: Resource[Any]) -> Informer[Any]:
+    """Return what watches an optional kind; groups that say no count wait for their kind of PodGroup from now on."""
+    if resource in POD_GROUPS:
+        parts.cluster.groups.watched.add(Dialect(resource.group))
     informer = _informer(client, metrics, resource)
     informer.add_event_handler(WatchHandler(resource, parts.cluster, parts.observers, metrics))
     return informer

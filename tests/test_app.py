@@ -429,10 +429,10 @@ async def test_pod_groups_stop_nothing(free_tcp_port: int) -> None:
     """A kind that comes later is watched, too; although its list fails, the replica is ready and schedules."""
     looks: list[list[Resource[PodGroupObject]]] = [[], [POD_GROUPS[-1]]]
 
-    async def served(_: Client) -> list[Resource[PodGroupObject]]:
+    async def served(_: Client, __: object) -> list[Resource[PodGroupObject]]:
         return looks.pop(0) if len(looks) > 1 else looks[0]
 
-    changes: dict[str, Any] = {"served_pod_groups": served, "LOOK_FOR_POD_GROUPS": 0.01}
+    changes: dict[str, Any] = {"served_kinds": served, "LOOK_FOR_KINDS": 0.01}
     with mock.patch.multiple(app, **changes):
         async with process(port=free_tcp_port) as running, anyio.create_task_group() as tasks:
             tasks.start_soon(running.run)

@@ -35,7 +35,7 @@ What a pod asks for that is bound, and one that waits behind it for a whole mach
 victims are looked for.
 """
 PERIODS: Final = (
-    (app, "LOOK_FOR_POD_GROUPS"),
+    (app, "LOOK_FOR_KINDS"),
     (liveness, "PERIOD"),  # of the look at the loop: nobody asks for the Lease here
     (group_attempt, "LOOK_AT_GROUPS"),
 )

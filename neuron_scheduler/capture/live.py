@@ -21,7 +21,7 @@ from neuron_scheduler.kube.objects.pod_groups import POD_GROUPS
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.objects.selecting_kinds import BUDGETS, NAMESPACES
 from neuron_scheduler.kube.objects.storage import STORAGE
-from neuron_scheduler.kube.watch.discovery import served_pod_groups
+from neuron_scheduler.kube.watch.discovery import served_kinds
 from neuron_scheduler.kube.watch.informer import pages
 from neuron_scheduler.model.pod_group import Dialect
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -52,7 +52,7 @@ async def read(client: Client, *, profiles: Sequence[Profile] = ()) -> Capture:
             await _list(client, resource, collection)
 
     await read_kind(NODES)  # alone: a reader without rights gets one error
-    served = await served_pod_groups(client)
+    served = await served_kinds(client)
     async with anyio.create_task_group() as tasks:
         for resource in collection.resources:
             if resource not in NEEDED and (resource not in POD_GROUPS or resource in served):

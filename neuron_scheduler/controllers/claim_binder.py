@@ -10,7 +10,7 @@ the other's claim, and only it takes back. That holds for a leader that does not
 need no Lease. Whatever dies between them leaves claims that the next leader binds to or takes back.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import ClassVar, Final
 
 import anyio
@@ -90,8 +90,18 @@ class ClaimBinder:
             if claim is not None and mine and not claim.reserved_for_others:
                 self._useless.add(claim.key)
 
+    def on_decided(self, pod: Pod, plan: ClaimPlan) -> None:
+        """Keep the claims of a plan from other pods until it is carried out."""
+        self._resolve(self.claims.decide(pod, [write.claim.key for write in plan.writes]))
+
     async def prepare(self, pod: Pod, plan: ClaimPlan) -> BindOutcome | None:
         """Carry a plan out; None if the pod can be bound now."""
+        try:
+            return await self._carry_out(pod, plan)
+        finally:
+            self._resolve(self.claims.end_writing(pod.uid))
+
+    async def _carry_out(self, pod: Pod, plan: ClaimPlan) -> BindOutcome | None:
         for write in plan.writes:
             if not self.may_bind():
                 return Fenced()
@@ -108,7 +118,11 @@ class ClaimBinder:
 
     def release(self, pod: Pod) -> None:
         """Note that a pod is not being bound any more; what was written stays for its next attempt."""
-        for raw in map(self.claims.pod, (pod.uid, *self.claims.end_decision(pod.uid))):
+        self.claims.withdraw(pod.uid)
+        self._resolve([pod.uid, *self.claims.end_writing(pod.uid)])
+
+    def _resolve(self, uids: Iterable[str]) -> None:
+        for raw in map(self.claims.pod, uids):
             if raw is not None:
                 self.on_resolved(self.claims.resolve(raw))
 

@@ -10,7 +10,7 @@ Upstream: `schedulingCycle` and `handleSchedulingFailure` in `pkg/scheduler/sche
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio
 import anyio.lowlevel
@@ -43,6 +43,9 @@ from neuron_scheduler.scheduling.queue.scheduling_queue import BINDER, Schedulin
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
+
+if TYPE_CHECKING:
+    from neuron_scheduler.controllers.claim_binder import ClaimBinder
 
 NO_FIT: Final = "Unable to schedule pod; no fit; waiting"
 NO_NODES: Final = "Unable to schedule pod; no nodes are registered to the cluster; waiting"
@@ -132,7 +135,7 @@ class PodAttempts:
     Attributes:
         profiles: by scheduler name.
         pod_list: no pod is refused or preempted while it is open, for what may only look full.
-        on_claims_refused: called with a refused pod whose claims have devices; None where claims are off.
+        claims: is told of pods with claims that are decided or refused; None where claims are off.
         listeners: called in order with each pod and the decision about it, before that is assumed.
     """
 
@@ -148,7 +151,7 @@ class PodAttempts:
     warmup: IndexWarmup
     errors: UnexpectedErrors
     listeners: tuple[Listener, ...] = ()
-    on_claims_refused: Callable[[Pod], None] | None = None
+    claims: "ClaimBinder | None" = None
 
     async def warm_up(self) -> None:
         typical = [attrs.evolve(TYPICAL, scheduler_name=name) for name in self.profiles]
@@ -199,6 +202,8 @@ class PodAttempts:
 
     def commit(self, queued: QueuedPod, taken: AssumedPod, started: float) -> Commitment:
         """Let the others know of an assumption, and return what is to be sent."""
+        if taken.claims is not None and self.claims is not None:
+            self.claims.on_decided(taken.pod, taken.claims)
         self.announcer.announce(taken)
         annotations, requester = self.announcer.binding_annotations(taken), QueuedAttempt(queued, self)
         return Commitment(
@@ -246,8 +251,8 @@ class PodAttempts:
         pod, now = queued.pod, self.clock()
         if not self.queue.holds(queued):
             return  # gone, or bound by another scheduler, in the meantime
-        if pod.devices and self.on_claims_refused is not None:
-            self.on_claims_refused(pod)
+        if pod.devices and self.claims is not None:
+            self.claims.on_refused(pod)
         if self.cluster.has_turn(pod.uid):
             refused = attrs.evolve(refused, turn=turn_text(self.cluster, pod))
         self.queue.put_back_refused(

@@ -95,6 +95,11 @@ class Machine:
         return (built << _WIDTH | self.devices) << _WIDTH | self.cores_per_device
 
     @property
+    def has_neuron(self) -> bool:
+        """Whether it has Neuron devices; other drivers publish devices of nodes, too."""
+        return self.published is None or bool(self.published.has_neuron)
+
+    @property
     def core_count(self) -> int:
         return self.devices * self.cores_per_device
 

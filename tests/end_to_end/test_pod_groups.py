@@ -37,7 +37,7 @@ CRD: Final[Object] = {
         ],
     },
 }
-DENIED: Final = "The API server does not allow PodGroups to be watched"
+DENIED: Final = "The API server does not allow a kind to be watched"
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ never by their reservations: the controller also reserves for pods that were bou
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -98,8 +98,9 @@ class Claims:
                 self._classes[new.name] = new
                 return ClaimEffects(pods=self._pending_pods())
             case DeviceTaintRule():
+                before = self._take_out_rule(new.name)
                 self._rules[new.name] = new
-                return ClaimEffects(published=frozenset(self._pools_on))
+                return ClaimEffects(published=frozenset({*before, *self._nodes_under(new)}))
             case ResourceClaim():
                 return self._put_claim(new)
 
@@ -111,8 +112,7 @@ class Claims:
                 self._classes.pop(old.name, None)
                 return ClaimEffects(pods=self._pending_pods())
             case DeviceTaintRule():
-                self._rules.pop(old.name, None)
-                return ClaimEffects(published=frozenset(self._pools_on))
+                return ClaimEffects(published=frozenset(self._take_out_rule(old.name)))
             case ResourceClaim():
                 effects = self._put_claim(attrs.evolve(old, allocation=None))
                 del self.claims[old.key]
@@ -133,6 +133,15 @@ class Claims:
         if not self._pools_on[old.node_name]:
             del self._pools_on[old.node_name]
         return nodes
+
+    def _take_out_rule(self, name: str) -> Iterable[str]:
+        old = self._rules.pop(name, None)
+        return () if old is None else self._nodes_under(old)
+
+    def _nodes_under(self, rule: DeviceTaintRule) -> Iterator[str]:
+        for driver, name in self._pools:
+            if rule.driver in (None, driver) and rule.pool in (None, name):
+                yield from self._nodes_of_pool((driver, name))
 
     def _nodes_of_pool(self, pool: _Pool) -> set[str]:
         return {each.node_name for each in self._pools.get(pool, {}).values()}
@@ -240,16 +249,20 @@ class Claims:
 
     def put_pod(self, raw: Pod) -> Pod:
         """Take in a pod that refers to claims, as it was read, and return what it asks for."""
-        self.remove_pod(raw.uid, is_gone=False)
+        self._take_out_pod(raw.uid)
         self._pods[raw.uid] = raw
         for reference in raw.claims:
             if reference.claim_name:
                 self._users.setdefault(f"{raw.namespace}/{reference.claim_name}", {})[raw.uid] = None
         if raw.node_name:
-            self.end_decision(raw.uid)
+            self._decided.pop(raw.uid, None)
         return self.resolve(raw)
 
-    def remove_pod(self, uid: str, *, is_gone: bool = True) -> None:
+    def remove_pod(self, uid: str) -> None:
+        self._take_out_pod(uid)
+        self._decided.pop(uid, None)
+
+    def _take_out_pod(self, uid: str) -> None:
         raw = self._pods.pop(uid, None)
         keys = () if raw is None else {f"{raw.namespace}/{reference.claim_name}" for reference in raw.claims}
         for key in self._users.keys() & keys:
@@ -257,26 +270,34 @@ class Claims:
             if not self._users[key]:
                 del self._users[key]
         self.waiting.pop(uid, None)
-        if is_gone:
-            self.end_decision(uid)
 
     def pod(self, uid: str) -> Pod | None:
         """Return a pod that refers to claims as it was read."""
         return self._pods.get(uid)
 
-    def decide(self, pod: Pod, writing: Iterable[str]) -> None:
-        """Note that claims are being written for a pod: they are no other pod's, and it keeps what was decided."""
-        self._decided[pod.uid] = pod
-        self._writing.update(dict.fromkeys(writing, pod.uid))
+    def decide(self, pod: Pod, keys: Collection[str]) -> list[str]:
+        """
+        Note that claims are being written for a pod: they are no other pod's, and it keeps what was decided.
 
-    def end_decision(self, uid: str) -> tuple[str, ...]:
-        """Note that a pod's claims are written, or taken back; return the pods that may want them."""
-        if self._decided.pop(uid, None) is None:
-            return ()
+        Returns the pods that may want them.
+        """
+        self._decided[pod.uid] = pod
+        self._writing.update(dict.fromkeys(keys, pod.uid))
+        return self._others_with(keys, pod.uid)
+
+    def end_writing(self, uid: str) -> list[str]:
+        """Note that a pod's claims are written, or that nobody goes on; return the pods that may want them."""
         keys = [key for key, by in self._writing.items() if by == uid]
         for key in keys:
             del self._writing[key]
-        return tuple(user for key in keys for user in self._users.get(key, ()) if user != uid)
+        return self._others_with(keys, uid)
+
+    def _others_with(self, keys: Iterable[str], uid: str) -> list[str]:
+        return [user for key in keys for user in self._users.get(key, ()) if user != uid]
+
+    def withdraw(self, uid: str) -> None:
+        """Note that a pod is not being bound any more."""
+        self._decided.pop(uid, None)
 
     def resolve(self, raw: Pod) -> Pod:
         """Return a pod with what its claims mean to a scheduler."""
@@ -337,10 +358,17 @@ class Claims:
                 return f'resourceclaim "{claim.name}": {claim.unserved} is not served by this scheduler'
             if claim.reserved_for_others:
                 return f'resourceclaim "{claim.name}" is reserved for something that is no pod'
+            if claim.allocation is None and raw.group is not None and self._is_shared_in_group(raw, claim):
+                return f'resourceclaim "{claim.name}" has no devices yet, and several pods of its group share it'
         count = sum(len(claim.constraints) for claim in claims)
         return f"its claims have {count} constraints, and at most {MOST_CONSTRAINTS} are served" * (
             count > MOST_CONSTRAINTS
         )
+
+    def _is_shared_in_group(self, raw: Pod, claim: ResourceClaim) -> bool:
+        """A group's members are placed at once, each with the devices of its own claims."""
+        groups = [self._pods[uid].group for uid in self._users.get(claim.key, ())]
+        return sum(each is not None and raw.group is not None and each.key == raw.group.key for each in groups) > 1
 
     def _wanted_of(self, claims: Sequence[ResourceClaim]) -> WantedDevices | str:
         """Return what claims without devices ask for; or why that cannot be served."""
@@ -396,6 +424,6 @@ def allocation_results(
     """Return for each claim, by its number, the names of its requests with the devices that they get."""
     results = dict[int, list[tuple[str, DeviceKey]]]()
     for request, chosen in zip(wanted.requests, sets, strict=True):
-        keys = [(request.name, published.key_of(bit, node_name)) for bit in published.bits(chosen)]
-        results.setdefault(request.claim, []).extend(keys)
+        keys = published.keys_of((chosen,), node_name)
+        results.setdefault(request.claim, []).extend((request.name, key) for key in keys)
     return results

@@ -39,7 +39,7 @@ from neuron_scheduler.kube.reviews import (
     rights_to_schedule,
     rights_to_watch,
 )
-from neuron_scheduler.kube.watch.discovery import served_pod_groups
+from neuron_scheduler.kube.watch.discovery import served_kinds
 from neuron_scheduler.kube.writes.lease import LeaseClient
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import Dialect, PodGroupObject
@@ -178,7 +178,7 @@ class SnapshotReader:
         return found if isinstance(found, Unread) else tuple(asking)
 
     async def _pod_groups(self) -> Unread | None:
-        self._optional.extend(await served_pod_groups(self.client))
+        self._optional.extend(await served_kinds(self.client))
         lists = [await self._collect(resource) for resource in self._optional]
         read = (resource for resource, each in zip(self._optional, lists, strict=True) if not isinstance(each, Unread))
         self._collection.cluster.groups.watched.update(Dialect(resource.group) for resource in read)

@@ -1,6 +1,7 @@
-"""Which kinds of PodGroup this API server serves (`GET /apis/GROUP/VERSION`): no managed cluster has all of them."""
+"""Which of the kinds that not every API server has this one serves (`GET /apis/GROUP/VERSION`)."""
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -8,7 +9,6 @@ from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Resource
 from neuron_scheduler.kube.objects.pod_groups import POD_GROUPS
-from neuron_scheduler.model.pod_group import PodGroupObject
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
 
@@ -21,10 +21,10 @@ class _Resources(wire.Wire):
     resources: list[wire.Named]
 
 
-async def served_pod_groups(client: Client) -> list[Resource[PodGroupObject]]:
-    """Return the kinds that are known to be served, one of each API group."""
-    found = dict[str, Resource[PodGroupObject]]()
-    for resource in POD_GROUPS:
+async def served_kinds(client: Client, kinds: Sequence[Resource[Any]] = POD_GROUPS) -> list[Resource[Any]]:
+    """Return those of the kinds that are known to be served, one of each API group."""
+    found = dict[str, Resource[Any]]()
+    for resource in kinds:
         try:
             answer = await client.request("GET", resource.path.rpartition("/")[0], timeout=WITHIN)
             served = msgspec.json.decode(answer.body, type=_Resources).resources
@@ -32,5 +32,5 @@ async def served_pod_groups(client: Client) -> list[Resource[PodGroupObject]]:
                 found.setdefault(resource.group, resource)
         except (ApiError, UnreachableError, ValueError, RecursionError) as error:
             if not (isinstance(error, ApiError) and error.status in (403, 404)):
-                log.warning("Whether PodGroups are served is not known", path=resource.path, exc=error)
+                log.warning("Whether a kind is served is not known", kind=resource.kind, path=resource.path, exc=error)
     return [*found.values()]

@@ -5,10 +5,11 @@ Equal nodes share one `DeviceSet`, and with it what selectors and constraints sa
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import Final
+from weakref import WeakValueDictionary
 
 import attrs
 
@@ -105,8 +106,9 @@ class DeviceSet:
     def has_neuron(self) -> bool:
         return any(each is None or each.is_neuron for each in self.devices[:1])
 
-    def bits(self, chosen: int) -> Iterator[int]:
-        return bits_of(chosen)
+    def keys_of(self, sets: Sequence[int], node_name: str) -> list[DeviceKey]:
+        """Return the devices of some sets on a node, in their order."""
+        return [self.key_of(bit, node_name) for chosen in sets for bit in bits_of(chosen)]
 
     def key_of(self, bit: int, node_name: str) -> DeviceKey:
         """
@@ -224,9 +226,16 @@ def _tolerates(tolerations: Sequence[Toleration], taint: DeviceTaint) -> bool:
     return False
 
 
-@memoise(maxsize=1024)
+_SETS: Final[WeakValueDictionary[tuple[tuple[PublishedDevice, ...], str], DeviceSet]] = WeakValueDictionary()
+
+
 def device_set(published: tuple[PublishedDevice, ...], instance_type: str) -> DeviceSet:
     """Return the set of the devices of a node; equal ones are one object."""
+    known = _SETS.get((published, instance_type))
+    return known or _SETS.setdefault((published, instance_type), _device_set(published, instance_type))
+
+
+def _device_set(published: tuple[PublishedDevice, ...], instance_type: str) -> DeviceSet:
     neuron = sorted((each for each in published if each.is_neuron and not each.is_whole), key=_place_of)
     whole = [each for each in published if each.is_whole]
     others = sorted(

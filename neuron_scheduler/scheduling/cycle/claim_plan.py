@@ -41,14 +41,12 @@ class ClaimPlan:
     writes: tuple[ClaimWrite, ...]
 
 
-def reserve_claims(cluster: Cluster, pod: Pod, decision: Decision) -> ClaimPlan | None:
-    """Note that a pod's claims are being written, and return what is to be; None if it has no claims."""
+def plan_claims(cluster: Cluster, pod: Pod, decision: Decision) -> ClaimPlan | None:
+    """Return what is to be written to a pod's claims; None if it has none."""
     claims = cluster.claims
     if claims is None or not pod.claims:
         return None
-    plan = ClaimPlan(decision.node_name, tuple(_writes(cluster, claims, pod, decision)))
-    claims.decide(pod, (write.claim.key for write in plan.writes))
-    return plan
+    return ClaimPlan(decision.node_name, tuple(_writes(cluster, claims, pod, decision)))
 
 
 def _writes(cluster: Cluster, claims: Claims, pod: Pod, decision: Decision) -> Iterator[ClaimWrite]:

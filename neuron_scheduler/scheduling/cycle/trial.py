@@ -105,7 +105,11 @@ def take(cluster: Cluster, pod: Pod, decision: Decision) -> AssumedPod:
         ValueError: the pod is on a node already, or the decision is out of date.
     """
     allocation, nominated = _allocation(cluster, pod, decision), cluster.nomination(pod.uid)
-    cluster.assume(assigned_pod(pod, decision.node_name, allocation), decision.cores)
+    assumed, row = assigned_pod(pod, decision.node_name, allocation), cluster.node(decision.node_name)
+    if decision.placement is not None and decision.placement.sets and row is not None:
+        chosen = row.node.published.keys_of(decision.placement.sets, decision.node_name)
+        assumed = attrs.evolve(assumed, devices=(*pod.devices, *chosen))
+    cluster.assume(assumed, decision.cores)
     return AssumedPod(pod, decision, allocation, nominated=nominated)
 
 
@@ -116,18 +120,18 @@ def take_with_volumes(cluster: Cluster, pod: Pod, decision: Decision) -> Assumed
         return taken
     try:
         volumes = reserve_volumes(cluster, pod, decision.node_name) if pod.constraints.volume_claims else None
-        return attrs.evolve(taken, volumes=volumes, claims=_reserve_claims(cluster, pod, decision))
+        return attrs.evolve(taken, volumes=volumes, claims=_plan_claims(cluster, pod, decision))
     except Exception:
         give_back(cluster, taken)
         raise
 
 
-def _reserve_claims(cluster: Cluster, pod: Pod, decision: Decision) -> "ClaimPlan | None":
+def _plan_claims(cluster: Cluster, pod: Pod, decision: Decision) -> "ClaimPlan | None":
     if not pod.claims or cluster.claims is None:
         return None
-    from neuron_scheduler.scheduling.cycle.claim_plan import reserve_claims
+    from neuron_scheduler.scheduling.cycle.claim_plan import plan_claims
 
-    return reserve_claims(cluster, pod, decision)
+    return plan_claims(cluster, pod, decision)
 
 
 def give_back(cluster: Cluster, taken: AssumedPod) -> None:
@@ -136,8 +140,6 @@ def give_back(cluster: Cluster, taken: AssumedPod) -> None:
     cluster.forget(pod.uid)
     if taken.volumes is not None:
         release(cluster, taken.volumes)
-    if pod.claims and cluster.claims is not None:
-        cluster.claims.end_decision(pod.uid)
     if taken.nominated is not None and cluster.node_of(pod.uid) is None and not _is_gone(cluster, pod):
         cluster.nominate(*taken.nominated)
 

@@ -5,6 +5,7 @@ from typing import Any
 import attrs
 import pytest
 
+from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.tables.claims import GATE, Claims
 from neuron_scheduler.model.devices import (
     NEURON_DRIVER,
@@ -22,14 +23,19 @@ from neuron_scheduler.model.devices import (
 )
 from neuron_scheduler.model.node import BOTH_ROADS, Node
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.resources import NEURON_CLAIMS
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement
 from neuron_scheduler.neuron.claims.published import DeviceSet
+from neuron_scheduler.scheduling.cycle.profile import default_profile
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, select_node
+from neuron_scheduler.scheduling.cycle.trial import take
 from tests.support.builders import node, pod
 
 NEURON = DeviceClass("k", NEURON_DRIVER, (f'device.driver == "{NEURON_DRIVER}"',))
 ON_N = (NodeSelectorTerm((), (Requirement("metadata.name", Operator.IN, ("n",)),)),)
 OTHER_DRIVER = "dra.net"
+TRAIN = PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "train"), 2, 2)
 
 
 def device(number: int, driver: str = NEURON_DRIVER, **fields: Any) -> Device:
@@ -78,7 +84,7 @@ def given_on(claims: Claims, where: Node | None = None) -> set[str]:
     if published is None:
         return set()
     free = published.given & published.tolerated_by(())
-    return {published.key_of(bit, "n").name for bit in published.bits(free)}
+    return {key.name for key in published.keys_of((free,), "n")}
 
 
 def test_of_a_pool_the_highest_generation_counts() -> None:
@@ -130,12 +136,13 @@ def test_what_is_published_is_the_same_object_in_any_order_of_arrival() -> None:
     ],
 )
 def test_rules_taint_the_devices_that_they_select(fields: dict[str, str], want: set[str]) -> None:
-    """Until they are gone."""
+    """Until they are gone; only nodes of those are made again."""
     claims = table(some_slice(device(0), device(1)))
     rule = DeviceTaintRule("u", "rule", DeviceTaint("k", "", "NoSchedule"), **fields)
-    assert claims.put(rule).published == {"n"}
+    concerned = set() if want == {"d0", "d1"} else {"n"}
+    assert claims.put(rule).published == concerned
     assert given_on(claims) == want
-    claims.remove(rule)
+    assert claims.remove(rule).published == concerned
     assert given_on(claims) == {"d0", "d1"}
 
 
@@ -211,14 +218,37 @@ def test_a_shared_claim_ties_the_next_pod_to_its_node() -> None:
     """While it is being written it is no other pod's; the pods that may want it are told when that ends."""
     claims = table(claim())
     first, second = (claims.put_pod(claiming(name)) for name in ("p", "q"))
-    claims.decide(first, ("default/c",))
+    assert claims.decide(first, ("default/c",)) == ["uid-q"]
     assert claims.resolve(second).gates == (GATE,)
     assert claims.put(claim(version=2, has=[0])).pods == ("uid-p", "uid-q")
     assert claims.resolve(first).neuron == first.neuron  # it keeps what was decided
-    assert claims.end_decision("uid-p") == ("uid-q",)
+    assert claims.end_writing("uid-p") == ["uid-q"]
     after = claims.resolve(claiming("q"))
     assert (after.gates, after.neuron, after.constraints.claimed_on) == ((), None, (ON_N,))
     assert after.devices == (key_of(0),)
+
+
+def test_members_of_a_group_do_not_share_a_claim_that_has_no_devices() -> None:
+    """Both would get some; where it has devices already they may."""
+    claims = table(claim())
+    members = [claiming(name, group=TRAIN) for name in ("p", "q")]
+    assert [bool(claims.put_pod(member).refusal) for member in members] == [False, True]
+    claims.put(claim(version=2, has=[0]))
+    assert [claims.resolve(member).refusal for member in members] == ["", ""]
+
+
+def test_a_pod_keeps_its_devices_when_others_are_published() -> None:
+    """Before its claims are written, too."""
+    cluster = Cluster(claims=table(some_slice(device(0), device(1)), claim()))
+    assert cluster.claims is not None
+    cluster.put_node(node("n"))
+    asking = cluster.claims.put_pod(claiming())
+    decision = select_node(cluster, asking, default_profile(asking.scheduler_name))
+    assert isinstance(decision, Decision)
+    take(cluster, asking, decision)
+    cluster.claims.put(some_slice(device(0), device(1), device(2), generation=2))
+    row = cluster.put_node(node("n"))
+    assert (row.free_cores.bit_count(), row.pod_infos["uid-p"].pod.devices) == (2, (key_of(0),))
 
 
 def test_claims_hold_devices_by_their_allocation() -> None:

@@ -7,7 +7,7 @@ import pytest
 from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.objects.pod_groups import POD_GROUPS
-from neuron_scheduler.kube.watch.discovery import served_pod_groups
+from neuron_scheduler.kube.watch.discovery import served_kinds
 from tests.support.listing_server import listing
 
 BETA, ALPHA, COSCHEDULING = (resource.path.rpartition("/")[0] for resource in POD_GROUPS)
@@ -31,4 +31,4 @@ async def test_what_is_served(served: dict[str, Any], found: list[str], default:
         listing(objects=served, default=default) as server,
         Client(connection=Connection(server.url, "a test")) as client,
     ):
-        assert [resource.path.rpartition("/")[0] for resource in await served_pod_groups(client)] == found
+        assert [resource.path.rpartition("/")[0] for resource in await served_kinds(client)] == found
