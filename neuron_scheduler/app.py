@@ -420,7 +420,7 @@ def pages_of(config: Config, parts: Parts, client: Client, decisions: DecisionRi
     sources = AnswerSources(
         cluster=parts.cluster,
         queue=parts.queue,
-        pod_of=parts.pods.get,
+        pod_of=lambda key: None if (pod := parts.pods.get(key)) is None else parts.cluster.with_claims(pod),
         unserved=lambda: [pod for pod in parts.unserved.values() if pod.scheduler_name != RESERVED],
         budgets=parts.cluster.budgets.all,
         profiles=ServedProfiles(parts.scheduling_loop.attempts.profiles, extender_profile()),

@@ -13,7 +13,9 @@ import attrs
 from neuron_scheduler.capture.pinned_pods import pods_noting
 from neuron_scheduler.cluster import fold
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.tables.claims import Claims
 from neuron_scheduler.kube.objects.base import Decoded, Malformed, Resource
+from neuron_scheduler.kube.objects.devices import CLAIM_KINDS, TAINT_RULES
 from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pod_groups import POD_GROUPS
 from neuron_scheduler.kube.objects.pods import PODS, unreadable_pod
@@ -61,6 +63,10 @@ class Capture:
     pinned: frozenset[str] = frozenset()
 
 
+OPTIONAL_KINDS: Final = (*CLAIM_KINDS, TAINT_RULES, *POD_GROUPS)
+"""They are not missed where they are not served, or not used."""
+
+
 @attrs.define(eq=False, kw_only=True)
 class Collection:
     """
@@ -78,7 +84,7 @@ class Collection:
     profiles: Sequence[Profile] = attrs.field(default=(), converter=_or_default)
     cluster: Cluster = attrs.field(factory=Cluster, init=False)
     _lists: dict[Resource[Any], list[Decoded[Any]]] = attrs.field(
-        factory=lambda: {resource: [] for resource in (NODES, *OTHER_KINDS, *POD_GROUPS, PODS)}, init=False
+        factory=lambda: {resource: [] for resource in (NODES, *OTHER_KINDS, *OPTIONAL_KINDS, PODS)}, init=False
     )
     _notes: list[str] = attrs.field(factory=list, init=False)
     _pinned: set[str] = attrs.field(factory=set, init=False)
@@ -86,7 +92,7 @@ class Collection:
 
     @property
     def resources(self) -> tuple[Resource[Any], ...]:
-        """The kinds that the scheduler watches, PodGroups where served, in the order in which it lists them."""
+        """The kinds that the scheduler watches, some only where served, in the order in which it lists them."""
         return tuple(self._lists)
 
     def add(self, resource: Resource[Any], decoded: Decoded[Any]) -> None:
@@ -95,6 +101,12 @@ class Collection:
             if isinstance(decoded.value, Pod) and decoded.value.scheduler_name == profile.scheduler_name:
                 decoded = attrs.evolve(decoded, value=profile.own(decoded.value))
         self._lists[resource].append(decoded)
+        if resource in CLAIM_KINDS:
+            self.serve_claims()
+
+    def serve_claims(self) -> None:
+        """Read pods as a scheduler does that serves their claims."""
+        self.cluster.claims = self.cluster.claims or Claims()
 
     def reader_of(self, resource: Resource[Any]) -> Resource[Any]:
         """Return by what objects of a kind are read: of pods it is noted which choose their cores."""
@@ -116,7 +128,7 @@ class Collection:
             for each in decoded:
                 self._fold(each)
         values = (each.value for each in self._lists[PODS])
-        pods = {pod.key: pod for pod in values if isinstance(pod, Pod)}
+        pods = {pod.key: self.cluster.with_claims(pod) for pod in values if isinstance(pod, Pod)}
         waiting = [pod for pod in pods.values() if not (pod.node_name or pod.terminating)]
         self._keep_nominated_space(waiting)
         return Capture(

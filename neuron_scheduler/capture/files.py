@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import attrs
 
-from neuron_scheduler.capture.collection import Capture, Collection
+from neuron_scheduler.capture.collection import OPTIONAL_KINDS, Capture, Collection
 from neuron_scheduler.capture.documents import Kind, content, objects
 from neuron_scheduler.kube.objects.base import Decoded, Encoded, Malformed, Resource
 from neuron_scheduler.kube.objects.nodes import NODES
@@ -37,14 +37,14 @@ def from_files(paths: Sequence[str], *, profiles: Sequence[Profile] = ()) -> Cap
         _read(path, collection, kinds, readers)
     _check(collection)
     capture = collection.capture()
-    return attrs.evolve(capture, notes=(*capture.notes, *_notes_on_groups(capture)))
+    return attrs.evolve(capture, notes=(*capture.notes, *_notes_on_groups(capture), *_notes_on_claims(capture)))
 
 
 def _check(collection: Collection) -> None:
     if not collection.has(NODES):
         raise ConfigurationError(f"{collection.source}: there is no node in it; write the file with `{COMMAND}`")
     lacks = (resource for resource in collection.resources if not collection.has(resource))
-    missing = [resource.name for resource in lacks if resource not in POD_GROUPS]
+    missing = [resource.name for resource in lacks if resource not in OPTIONAL_KINDS]
     if PODS.name in missing:
         collection.note("the files have no pods, so every device looks free")
         missing.remove(PODS.name)
@@ -63,6 +63,14 @@ def _notes_on_groups(capture: Capture) -> Iterator[str]:
                 f"pods name a PodGroup, and the files have none: which of them wait for others is not known; add the"
                 f" output of `kubectl get podgroups.{api_group} -A -o json`"
             )
+
+
+def _notes_on_claims(capture: Capture) -> Iterator[str]:
+    if capture.cluster.claims is None and any(pod.claims for pod in capture.pods.values()):
+        yield (
+            "pods have claims on devices, and the files have none; add the output of"
+            " `kubectl get resourceslices,deviceclasses,resourceclaims -A -o json`"
+        )
 
 
 def _read(

@@ -12,10 +12,11 @@ from typing import Any, Final, TypeVar
 
 import anyio
 
-from neuron_scheduler.capture.collection import Capture, Collection
+from neuron_scheduler.capture.collection import OPTIONAL_KINDS, Capture, Collection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.status import UNKNOWN_USER
 from neuron_scheduler.kube.objects.base import Decoded, Resource
+from neuron_scheduler.kube.objects.devices import CLAIM_KINDS, TAINT_RULES
 from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pod_groups import POD_GROUPS
 from neuron_scheduler.kube.objects.pods import PODS
@@ -34,9 +35,9 @@ NEEDED: Final = (NODES, PODS)
 T = TypeVar("T")
 
 
-async def read(client: Client, *, profiles: Sequence[Profile] = ()) -> Capture:
+async def read(client: Client, *, profiles: Sequence[Profile] = (), claims: bool = False) -> Capture:
     """
-    Return the cluster as it is now.
+    Return the cluster as it is now, with the claims on its devices if they are served.
 
     Raises:
         ConfigurationError: the reader may not list nodes or pods, or is not known.
@@ -53,9 +54,12 @@ async def read(client: Client, *, profiles: Sequence[Profile] = ()) -> Capture:
 
     await read_kind(NODES)  # alone: a reader without rights gets one error
     served = await served_kinds(client)
+    if claims:
+        collection.serve_claims()
+        served += [*CLAIM_KINDS, *await served_kinds(client, (TAINT_RULES,))]
     async with anyio.create_task_group() as tasks:
         for resource in collection.resources:
-            if resource not in NEEDED and (resource not in POD_GROUPS or resource in served):
+            if resource not in NEEDED and (resource not in OPTIONAL_KINDS or resource in served):
                 tasks.start_soon(read_kind, resource)
     await read_kind(PODS)  # last, as the process does: a pod comes after what it refers to
     return collection.capture()
@@ -112,4 +116,6 @@ def _meaning(resource: Resource[Any]) -> str:
         return "answers about pods with volumes may be wrong"
     if resource in POD_GROUPS:
         return "of groups only what their pods say counts"
+    if resource in OPTIONAL_KINDS:
+        return "answers about pods with claims, and about their nodes, may be wrong"
     return "a pod may be spread over nodes differently"

@@ -243,6 +243,10 @@ class Cluster:
             self._table.put(_without_nomination(node_info, uid))
         return name
 
+    def with_claims(self, pod: Pod) -> Pod:
+        """Return a pod, as it was read, with what its claims mean; the same pod where they are off."""
+        return self.claims.resolve(pod) if pod.claims and self.claims is not None else pod
+
     def refresh_claimed(self, name: str) -> None:
         """Count again what claims hold on a node."""
         node_info = self.node(name)

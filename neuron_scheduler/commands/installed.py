@@ -40,10 +40,12 @@ class Installed:
         profiles: by scheduler name; empty if there are none, or if they cannot be read.
         leaderless: a sentence if nobody holds the Lease; empty if somebody does, or if that is not known: without a
             Deployment of ours, a replica without election may run.
+        claims: whether pods with claims on devices are served.
     """
 
     profiles: dict[str, Profile]
     leaderless: str = ""
+    claims: bool = False
 
 
 async def read_installed(client: Client) -> Installed:
@@ -52,18 +54,23 @@ async def read_installed(client: Client) -> Installed:
     specs = [each.spec.template.spec for each in found.items] if found else []
     config = await _config(client, specs[0]) if len(specs) == 1 else None  # of two it is not known which one decides
     profiles = {} if config is None else profiles_of(config)
-    flagged = any("--leader-elect=false" in (each.args or ()) for spec in specs for each in spec.containers)
-    if flagged or not (config or Config()).leader_elect:
-        return Installed(profiles)
+    words = [word for spec in specs for container in spec.containers for word in container.args or ()]
+    claims = "--claims" in words or "--claims=true" in words or (config is not None and config.claims)
+    is_elected = (config or Config()).leader_elect and "--leader-elect=false" not in words
+    leaderless = await _leaderless(client, is_installed=bool(specs)) if is_elected else ""
+    return Installed(profiles, leaderless, claims)
+
+
+async def _leaderless(client: Client, *, is_installed: bool) -> str:
     try:
         answer = await client.request("GET", LEASE_PATH, timeout=WITHIN)
         reason = _not_held(msgspec.json.decode(answer.body, type=_Lease).spec)
     except ApiError as error:
-        return Installed(profiles, NEVER_LED if specs and error.status == NOT_FOUND else "")
+        return NEVER_LED if is_installed and error.status == NOT_FOUND else ""
     except (UnreachableError, msgspec.MsgspecError, ValueError):
-        return Installed(profiles)
+        return ""
     sentence = f"No replica leads, so nothing is scheduled: the Lease {NAMESPACE}/{LEASE} {reason}. See `check`."
-    return Installed(profiles, sentence if reason else "")
+    return sentence if reason else ""
 
 
 def _not_held(spec: "_LeaseSpec") -> str:

@@ -110,7 +110,7 @@ def read(arguments: argparse.Namespace) -> Reading:
     if arguments.files:
         from neuron_scheduler.capture.files import from_files
 
-        profiles = _profiles(arguments.config)
+        profiles = _profiles(_config(arguments.config))
         capture = from_files(arguments.files, profiles=tuple(profiles.values()))
         return Reading(capture=capture, namespace=arguments.namespace or DEFAULT_NAMESPACE, profiles=profiles)
     reading: Reading = run_async(_read, arguments)
@@ -128,14 +128,15 @@ async def _read(arguments: argparse.Namespace) -> Reading:
         raise ConfigurationError(
             "--certificate-authority and --insecure-skip-tls-verify are for --ask; a kubeconfig says whom to trust"
         )
-    given = _profiles(arguments.config)
+    given = _config(arguments.config)
     connection = await auth.load(**connection_arguments(arguments))
     namespace = arguments.namespace or connection.namespace or DEFAULT_NAMESPACE
 
     async def read() -> Reading:
         installed = await read_installed(client)
-        profiles = given if arguments.config else installed.profiles or given
-        capture = await live.read(client, profiles=tuple(profiles.values()))
+        profiles = (not arguments.config and installed.profiles) or _profiles(given)
+        claims = given.claims if arguments.config else installed.claims
+        capture = await live.read(client, profiles=tuple(profiles.values()), claims=claims)
         return Reading(capture=capture, namespace=namespace, profiles=profiles, leaderless=installed.leaderless)
 
     async with Client(connection=connection) as client:
@@ -169,15 +170,20 @@ def run_async(function: Callable[..., Any], *arguments: Any) -> Any:
     return result
 
 
-def _profiles(path: str) -> dict[str, Profile]:
-    """Return the profiles of a file; the default one if the file has no queue, or if there is no file."""
+def _profiles(config: Config) -> dict[str, Profile]:
+    """Return its profiles; the default one if it has no queue."""
+    return profiles_of(config) or profiles_of(Config())
+
+
+def _config(path: str) -> Config:
+    """Return the configuration in a file; the default one without a file."""
     if not path:
-        return profiles_of(Config())
+        return Config()
     from neuron_scheduler.settings import config_file
 
     file = config_file.read(path)
     values: dict[str, Any] = dict(file.values)
     try:
-        return profiles_of(Config(**values)) or profiles_of(Config())
+        return Config(**values)
     except ConfigurationError as error:
         raise ConfigurationError(file.in_its_words(str(error), frozenset())) from None

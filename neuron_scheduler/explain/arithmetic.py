@@ -18,7 +18,7 @@ from neuron_scheduler.model.memo import memoise
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_DEVICE_ALIAS, PODS
+from neuron_scheduler.model.resources import NEURON_CORE, PODS, device_name_on
 from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Taint, Toleration
 from neuron_scheduler.model.volumes import PersistentVolumeClaim
 from neuron_scheduler.model.wording import clip, count_text, few, few_names, first_of, list_of, quantity
@@ -303,8 +303,7 @@ def free_on(node_info: NodeInfo) -> str:
     parts, unknown = [], node_info.neuron_usage.unknown_holders
     state = "withheld" if unknown else "free"
     if Unit.DEVICE in machine.units:
-        name = NEURON_DEVICE if node_info.node.allocatable.get(NEURON_DEVICE) else NEURON_DEVICE_ALIAS
-        free = free_units_of(name)(node_info)
+        free = free_units_of(device_name_on(node_info.node.allocatable))(node_info)
         blocks = "" if unknown else in_blocks(free_blocks(machine, node_info.free_cores, free))
         parts.append(f"{free} of {count_text(machine.devices, 'device')} {state}{blocks}")
     if Unit.CORE in machine.units:

@@ -20,7 +20,7 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.memo import memoise
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.resources import NEURON_CLAIMS, NEURON_DEVICE, NEURON_DEVICE_ALIAS, NEURON_NAMES, PODS
+from neuron_scheduler.model.resources import NEURON_NAMES, PODS, device_name_on
 from neuron_scheduler.model.selectors import Toleration
 from neuron_scheduler.neuron.capability import how_many
 from neuron_scheduler.neuron.catalog import Machine
@@ -148,7 +148,7 @@ def stock_of(node_info: NodeInfo) -> tuple[Stock, ...]:
     machine = node_info.machine
     if machine is None or not machine.has_neuron:
         return ()
-    name = next(filter(node_info.node.allocatable.get, (NEURON_DEVICE, NEURON_CLAIMS)), NEURON_DEVICE_ALIAS)
+    name = device_name_on(node_info.node.allocatable)
     # No figure depends on how many more there are than devices, so there are few different stocks.
     most, pods = min(node_info.free(name), machine.devices), min(node_info.free(PODS), machine.devices)
     return _stock(machine, node_info.neuron_usage, most, pods, is_set_aside=node_info.set_aside is not None)

@@ -377,15 +377,21 @@ def notes_on(pod: Pod) -> Iterator[str]:
 
 def ids_held(machine: Machine | None, cores: CoreMask | None, pod: Pod) -> tuple[int, ...]:
     """Return what a pod holds of a machine, in the unit of its request; empty if that is nothing or unknown."""
-    if machine is None or not cores or pod.neuron is None:
+    if machine is None or not cores:
         return ()
-    width = machine.cores_per_device if pod.neuron.unit is Unit.DEVICE else 1
-    return tuple(number for number in range(machine.size(pod.neuron.unit)) if int(cores) >> number * width & 1)
+    unit = _unit_of(pod)
+    width = machine.cores_per_device if unit is Unit.DEVICE else 1
+    return tuple(number for number in range(machine.size(unit)) if int(cores) >> number * width & 1)
+
+
+def _unit_of(pod: Pod) -> Unit:
+    """Return in what a pod's ids count; a pod with ids and no request has them by claims."""
+    return Unit.DEVICE if pod.neuron is None else pod.neuron.unit
 
 
 def ids_text(ids: tuple[int, ...], pod: Pod) -> str:
     """Return ` (devices 0-3)`; empty without ids."""
-    return f" ({ids_in_words(ids, pod.neuron.unit)})" if ids and pod.neuron is not None else ""
+    return f" ({ids_in_words(ids, _unit_of(pod))})" if ids else ""
 
 
 def groups_of(

@@ -24,6 +24,11 @@ Resources = Mapping[str, int]
 NOTHING: Resources = {}
 
 
+def device_name_on(allocatable: Resources) -> str:
+    """Return under which name a node counts its Neuron devices."""
+    return next(filter(allocatable.get, (NEURON_DEVICE, NEURON_CLAIMS)), NEURON_DEVICE_ALIAS)
+
+
 @attrs.frozen
 class Container:
     """

@@ -80,9 +80,11 @@ async def controllers(plane: ControlPlane) -> AsyncIterator[None]:
         tasks.cancel_scope.cancel()
 
 
-async def grant(api: RestClient) -> None:
-    """Give the ServiceAccount the rights of the component."""
+async def grant(api: RestClient, account: str = "neuron-scheduler") -> None:
+    """Give a ServiceAccount the rights of the component."""
     for item in yaml.safe_load_all((ROOT / "manifests" / "components" / "claims" / "rbac.yaml").read_text()):
+        for subject in item.get("subjects", ()):
+            subject["name"] = account
         await api.apply(item)
 
 

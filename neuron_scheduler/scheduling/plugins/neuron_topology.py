@@ -92,8 +92,14 @@ class IllegalCount:
     request: NeuronRequest
 
     def __call__(self, node: Node) -> Values:
-        machine = machine_of(node)
-        if machine is None or node.allocatable.get(self.request.resource, 0) < self.request.total:
+        machine, request = machine_of(node), self.request
+        if machine is None:
+            return ()
+        if (machine.published is None) != (request.wanted is None):  # the node is on the other road
+            has_room = machine.has_neuron and 0 < request.total <= machine.size(request.unit)
+        else:
+            has_room = request.total <= node.allocatable.get(request.resource, 0)
+        if not has_room:
             return ()
         sentence = illegal_count(machine, self.request)
         return () if sentence is None else (sentence,)
