@@ -36,7 +36,7 @@ from neuron_scheduler.model.node import BOTH_ROADS, Node
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.resources import NEURON_CLAIMS, NEURON_NAMES
 from neuron_scheduler.neuron.claims.cel import compile_selector
-from neuron_scheduler.neuron.claims.published import DeviceSet, PublishedDevice, device_set
+from neuron_scheduler.neuron.claims.published import NO_POOL, DeviceSet, PublishedDevice, device_set
 
 GATE: Final = "resource claims"
 """Stands among a pod's gates while a claim is missing or somebody else's."""
@@ -45,7 +45,6 @@ MOST_CONSTRAINTS: Final = 8
 MOST_REQUESTS: Final = 32
 _MOST_KINDS: Final = 16
 """Sets of devices that are asked how many devices a pod gets."""
-_NO_POOL: Final = "its pool is incomplete"
 
 _Pool = tuple[str, str]
 """Driver and name."""
@@ -198,7 +197,7 @@ class Claims:
             alias = "" if pool[1] == node.name else pool[1]
             for each in slices if all(each.node_name == node.name for each in slices) else ():
                 for device in each.devices:
-                    unserved = each.unserved or device.unserved or ("" if is_complete else _NO_POOL)
+                    unserved = each.unserved or device.unserved or ("" if is_complete else NO_POOL)
                     marked = device if unserved == device.unserved else attrs.evolve(device, unserved=unserved)
                     found.append(PublishedDevice(marked, alias, (*device.taints, *self._taints_of(pool, device.name))))
         found.sort(key=lambda each: (each.device.driver, each.pool, each.device.name))  # whatever came first

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from operator import or_
-from typing import Final
+from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
 import attrs
@@ -34,9 +34,15 @@ EFFECTS: Final = ("NoSchedule", "NoExecute")
 FAILS: Final = "CEL runtime error in a selector of request {}: {}"
 TAINTED: Final = "node(s) had devices with untolerated taint(s) {}"
 NEVER: Final = "node(s) publish no devices for all claims, even when they are empty"
+NO_POOL: Final = "its pool is incomplete"
+"""Stands for a device's field that is not served."""
+INCOMPLETE: Final = "node(s) had an incomplete pool of devices, and a claim asks for all"
 TOO_MANY: Final = f"node(s) had more devices for a claim than the {MOST_OF_A_CLAIM} that one may have"
 MOST_DEVICES: Final = 512
 """Of one node; more are not read."""
+_MOST_ANSWERS: Final = 64
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 
 @attrs.frozen(cache_hash=True)
@@ -72,6 +78,7 @@ class DeviceSet:
         devices: by bit; None for a Neuron device that is only published as a part of all.
         holds: by bit, the bits that are held with it.
         given: the devices that requests may get; the others have fields that are not served.
+        is_complete: each pool is.
         shape: what the Neuron devices make up, by counts; without any, all devices.
         machine: the same, for claims.
     """
@@ -79,10 +86,11 @@ class DeviceSet:
     devices: tuple[PublishedDevice | None, ...]
     holds: tuple[int, ...]
     given: int
+    is_complete: bool
     shape: Machine
     machine: Machine = attrs.field(init=False, repr=False)
     _bits: Mapping[tuple[str, str, str], int] = attrs.field(init=False)
-    _matching: dict[str, int | CelError | str] = attrs.field(factory=dict, init=False)
+    _matching: dict[tuple[str, ...], int | CelError] = attrs.field(factory=dict, init=False)
     _alike: dict[str, tuple[int, ...]] = attrs.field(factory=dict, init=False)
 
     @machine.default
@@ -130,23 +138,20 @@ class DeviceSet:
             held |= 0 if bit is None else self.holds[bit]
         return CoreMask(held)
 
-    def matching(self, expression: str) -> int | CelError | str:
-        """Return the devices for which an expression is true; its runtime error, or which part of it is not served."""
-        known = self._matching.get(expression)
+    def matching(self, selectors: tuple[str, ...]) -> int | CelError:
+        """Return the devices that all selectors match, or the first runtime error."""
+        known = self._matching.get(selectors)
         if known is None:
-            known = self._matching[expression] = self._match(expression)
+            known = _room_in(self._matching)[selectors] = self._match(selectors)
         return known
 
-    def _match(self, expression: str) -> int | CelError | str:
-        selector, found = compile_selector(expression), 0
-        if isinstance(selector, str):
-            return selector
+    def _match(self, selectors: Sequence[str]) -> int | CelError:
+        found = 0
         for bit, each in enumerate(self.devices):
-            if each is not None:
-                result = selector.matches(each.device.driver, each.device.attributes, each.device.capacity)
-                if isinstance(result, CelError):
-                    return CelError(f"device {each.device.name}: {result.text}")
-                found |= result << bit
+            result = each is not None and _is_matched(each.device, selectors)
+            if isinstance(result, CelError):
+                return result
+            found |= result << bit
         return found
 
     def alike(self, attribute: str) -> tuple[int, ...]:
@@ -158,7 +163,7 @@ class DeviceSet:
                 if value is not None:
                     key = type(value), value, getattr(value, "build", "")
                     groups[key] = groups.get(key, 0) | 1 << bit
-            self._alike[attribute] = tuple(groups.values())
+            _room_in(self._alike)[attribute] = tuple(groups.values())
         return self._alike[attribute]
 
     def place(self, free: int, wanted: WantedDevices) -> Placement | None:
@@ -199,17 +204,36 @@ class DeviceSet:
         )
 
 
+def _room_in(answers: dict[_K, _V]) -> dict[_K, _V]:
+    """Return what a set remembers, with room for one more: claims may name any number of selectors and attributes."""
+    if len(answers) >= _MOST_ANSWERS:
+        answers.clear()
+    return answers
+
+
+def _is_matched(device: Device, selectors: Iterable[str]) -> bool | CelError:
+    """Return whether all selectors match; none is tried after one that does not, so a class keeps other drivers off."""
+    for selector in map(compile_selector, selectors):
+        if isinstance(selector, str):
+            return False
+        result = selector.matches(device.driver, device.attributes, device.capacity)
+        if isinstance(result, CelError):
+            return CelError(f"device {device.name}: {result.text}")
+        if not result:
+            return False
+    return True
+
+
 @memoise(maxsize=MOST_REMEMBERED)
 def demands_of(devices: DeviceSet, wanted: WantedDevices) -> tuple[DeviceDemand, ...] | str:
-    """Return what each request may get of a set; or the sentence about a selector that fails on one of its devices."""
+    """Return what each request may get of a set; or a sentence, such as that a selector fails on one of its devices."""
     demands, counts = list[DeviceDemand](), Counter[int]()
     for request in wanted.requests:
-        matching = devices.all
-        for expression in request.selectors:
-            found = devices.matching(expression)
-            if isinstance(found, CelError):
-                return FAILS.format(request.name, found.text)
-            matching &= found if isinstance(found, int) else 0
+        matching = devices.matching(request.selectors)
+        if isinstance(matching, CelError):
+            return FAILS.format(request.name, matching.text)
+        if not (request.count or devices.is_complete):
+            return INCOMPLETE
         demands.append(
             DeviceDemand(matching, matching & devices.given & devices.tolerated_by(request.tolerations), request.count)
         )
@@ -253,9 +277,10 @@ def _device_set(published: tuple[PublishedDevice, ...], instance_type: str) -> D
         1 << bit | (all_neuron if each is not None and each.is_whole else 0) for bit, each in enumerate(devices)
     )
     given = reduce(or_, (1 << bit for bit, each in enumerate(devices) if each and not each.device.unserved), 0)
+    is_complete = all(each.device.unserved != NO_POOL for each in published)
     shape = shape_of(instance_type, len(slots)) if slots else Shape.FLAT
-    count = len(slots) or len(devices)
-    return DeviceSet(devices, holds, given, Machine(instance_type, shape, count, 1, frozenset({Unit.DEVICE})))
+    machine = Machine(instance_type, shape, len(slots) or len(devices), 1, frozenset({Unit.DEVICE}))
+    return DeviceSet(devices, holds, given, is_complete, machine)
 
 
 def _instance_type_of(neuron: Sequence[PublishedDevice]) -> str:

@@ -214,6 +214,18 @@ def test_what_a_pod_asks_for() -> None:
     assert (request.wanted.constraints, request.total) == ((("x", (1,)),), 3)
 
 
+def test_a_class_keeps_other_drivers_devices_from_the_selectors_of_a_request() -> None:
+    """They have none of the attributes that it reads."""
+    selectors = (f"device.attributes['{NEURON_DRIVER}'].deviceId >= 1",)
+    request = DeviceRequest("r", NEURON_DRIVER, selectors=selectors)
+    nic = some_slice(device(0, OTHER_DRIVER), name="nic", driver=OTHER_DRIVER)
+    claims = table(some_slice(device(0), device(1)), nic, claim("c", request))
+    wanted, published = claims.put_pod(claiming()).neuron, claims.with_published(node("n")).published
+    placement = None if wanted is None else published.place(published.all, wanted.wanted)
+    assert placement is not None
+    assert placement.ids == (1,)
+
+
 def test_a_shared_claim_ties_the_next_pod_to_its_node() -> None:
     """While it is being written it is no other pod's; the pods that may want it are told when that ends."""
     claims = table(claim())

@@ -1,15 +1,16 @@
 """
 Upstream's CEL compiler as a program (`oracle/main.go`), which says which devices an expression matches.
 
-`oracle/go.mod` pins its packages. It is compiled once (under a minute) and kept in the cache folder.
+The other program is its allocator (`allocator/main.go`). Their `go.mod` pin the packages. Both are compiled once (under
+a minute) and kept in the cache folder.
 """
 
 import json
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -17,6 +18,7 @@ from tests.control_plane.build import build_source
 from tests.neuron.claims.expressions import Device
 
 SOURCE: Final = Path(__file__).parent / "oracle"
+ALLOCATOR: Final = Path(__file__).parent / "allocator"
 
 
 @attrs.frozen
@@ -29,14 +31,22 @@ class Answer:
 
 def answers(cases: Iterable[tuple[str, Sequence[Device]]]) -> list[list[Answer] | None]:
     """Return for each expression the answer for each device; None if upstream does not compile the expression."""
-    lines = [
-        json.dumps({"expression": expression, "devices": [attrs.asdict(device) for device in devices]})
+    lines = (
+        {"expression": expression, "devices": [attrs.asdict(device) for device in devices]}
         for expression, devices in cases
+    )
+    return [
+        None if each["refusal"] else [Answer(**answer) for answer in each["answers"]] for each in asked(SOURCE, lines)
     ]
-    done = subprocess.run([build_source(SOURCE)], input="\n".join(lines), capture_output=True, text=True, check=True)
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    return [None if each["refusal"] else [Answer(**answer) for answer in each["answers"]] for each in found]
+
+
+def asked(source: Path, cases: Iterable[Mapping[str, Any]]) -> list[Any]:
+    """Return what a program of upstream's code answers to each case."""
+    lines = "\n".join(map(json.dumps, cases))
+    done = subprocess.run([build_source(source)], input=lines, stdout=subprocess.PIPE, text=True, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{'CEL of upstream':24}{build_source(SOURCE)}\n")
+    for source in (SOURCE, ALLOCATOR):
+        sys.stdout.write(f"{f'{source.name} of upstream':24}{build_source(source)}\n")

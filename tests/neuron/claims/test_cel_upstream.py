@@ -70,8 +70,9 @@ def test_random_expressions_match_as_upstream_says() -> None:
     assert min(counts["True"], counts["False"], counts["error"]) >= 10_000
 
 
-def test_upstream_is_of_the_newest_release() -> None:
-    """Whoever adopts a release of Kubernetes compares with its CEL."""
-    pinned = re.search(r"k8s.io/dynamic-resource-allocation v0(\S+)", (SOURCE / "go.mod").read_text())
+@pytest.mark.parametrize("source", ["oracle", "allocator"])
+def test_upstream_is_of_the_newest_release(source: str) -> None:
+    """Whoever adopts a release of Kubernetes compares with its code."""
+    pinned = re.search(r"k8s.io/dynamic-resource-allocation v0(\S+)", (SOURCE.parent / source / "go.mod").read_text())
     assert pinned is not None
     assert f"v1{pinned[1]}" == kubernetes_version(releases()[-1])
