@@ -17,7 +17,7 @@ import attrs
 import msgspec
 
 from neuron_scheduler import __version__
-from neuron_scheduler.capture.collection import Collection
+from neuron_scheduler.capture.collection import OPTIONAL_KINDS, Collection
 from neuron_scheduler.capture.live import list_all
 from neuron_scheduler.commands.check import kinds
 from neuron_scheduler.commands.check.subjects import known
@@ -27,7 +27,6 @@ from neuron_scheduler.kube.http.status import UNKNOWN_USER
 from neuron_scheduler.kube.objects.base import Decoded, Malformed, Resource
 from neuron_scheduler.kube.objects.devices import CLAIM_KINDS
 from neuron_scheduler.kube.objects.nodes import NODES
-from neuron_scheduler.kube.objects.pod_groups import POD_GROUPS
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.reviews import (
     ASKING,
@@ -220,7 +219,7 @@ class SnapshotReader:
             return read.deployments
         if not any(deployment.namespace == read.namespace for deployment in read.ours):
             return {}
-        needed = [resource for resource in self._collection.resources if resource not in POD_GROUPS]
+        needed = [resource for resource in self._collection.resources if resource not in OPTIONAL_KINDS]
         rights = (*rights_to_schedule(needed), *rights_to_lead(read.namespace, read.lease_name))
         flags = ("--authorize-metrics", "--answer-questions")
         if any(deployment.values_of(flag) for deployment in read.ours for flag in flags):
