@@ -21,6 +21,7 @@ import attrs
 
 from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.rows.node_info import (
+    Claimed,
     NodeInfo,
     Nomination,
     on_node,
@@ -259,7 +260,11 @@ class Cluster:
             return node_info
         name = node_info.node.name
         pods = [each.cores or NO_CORES for each in node_info.pod_infos.values() if each.pod.claims]
-        claimed = published.bits_of(self.claims.held_on(name), name) & ~reduce(or_, pods, NO_CORES)
+        held = twice = NO_CORES
+        for devices in self.claims.held_on(name):
+            bits = published.bits_of(devices, name)
+            held, twice = held | bits, twice | held & bits
+        claimed = Claimed(held & ~reduce(or_, pods, NO_CORES), twice)
         return node_info if claimed == node_info.claimed else with_claimed(node_info, claimed)
 
     def put_storage(self, storage: Storage) -> None:

@@ -51,12 +51,23 @@ class NeuronUsage:
 NO_NEURON_USAGE = NeuronUsage()
 
 
+@attrs.frozen
+class Claimed:
+    """What claims hold of a node: what no pod there has (`alone`), and what several claims have (`twice`)."""
+
+    alone: CoreMask = NO_CORES
+    twice: CoreMask = NO_CORES
+
+
+NO_CLAIMED = Claimed()
+
+
 def neuron_usage_with(
     pod_info: PodInfo,
     before: NeuronUsage,
     machine: Machine | None,
     pod_infos: Mapping[str, PodInfo],
-    claimed: CoreMask = NO_CORES,
+    claimed: Claimed,
 ) -> NeuronUsage:
     """Return the usage with one more of the pods; the others are read again only if cores are unknown."""
     cores = pod_info.cores
@@ -76,13 +87,11 @@ def _holds_several_units(pod_info: PodInfo, machine: Machine) -> bool:
     return request is not None and request.total > 1 and pod_info.cores != machine.all_cores
 
 
-def neuron_usage_of(
-    machine: Machine | None, pod_infos: Mapping[str, PodInfo], claimed: CoreMask = NO_CORES
-) -> NeuronUsage:
-    """Return the usage by pods and, on a machine for claims, by claims of no pod."""
+def neuron_usage_of(machine: Machine | None, pod_infos: Mapping[str, PodInfo], claimed: Claimed) -> NeuronUsage:
+    """Return the usage by pods and, on a machine for claims, by claims."""
     if machine is None:
         return NO_NEURON_USAGE
-    held, double_booked = claimed, NO_CORES
+    held, double_booked = claimed.alone, NO_CORES
     unknown_holders = unknown_devices = unknown_cores = 0
     has_multi_unit_pod = False
     for pod_info in pod_infos.values():
@@ -95,8 +104,8 @@ def neuron_usage_of(
             double_booked |= held & pod_info.cores
             held |= pod_info.cores
             has_multi_unit_pod |= _holds_several_units(pod_info, machine)
-    if machine.published is not None:  # pods may share claims; whether claims share devices is the claims' own question
-        given, double_booked = CoreMask(machine.published.all), NO_CORES
+    if machine.published is not None:  # pods may share a claim
+        given, double_booked = CoreMask(machine.published.all), claimed.twice
     else:
         given = machine.all_cores
     return NeuronUsage(
@@ -150,7 +159,7 @@ class NodeInfo:
         nominations: of this node, for pending pods.
         volumes: what the pods hold of volumes, with the number of pods that hold it.
         storage: the node's storage, apart from its pods.
-        claimed: what claims hold that no pod here has, as bits of what is published for the node.
+        claimed: what claims hold of what is published for the node.
         set_aside: None, or the node is used only if no other takes a pod, and these cores if no others do: its kubelet
             has rejected the pods that had been given them.
         last_alloc_time: the latest NEURON_ALLOC_TIME of a pod here, ns since the epoch.
@@ -168,7 +177,7 @@ class NodeInfo:
     volumes: Mapping[HeldVolume, int] = NO_COUNTS
     storage: NodeStorage = NO_STORAGE
     set_aside: CoreMask | None = None
-    claimed: CoreMask = NO_CORES
+    claimed: Claimed = NO_CLAIMED
     last_alloc_time: int = attrs.field(default=0, eq=False)
     answers: dict[Hashable, Any] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
@@ -181,8 +190,8 @@ class NodeInfo:
         return max(0, self.node.allocatable.get(resource, 0) - self.used.get(resource, 0))
 
     def conflicts(self, uid: str) -> tuple[Pod, ...]:
-        """Return the other pods that claim a core that this pod claims."""
-        cores = self.pod_infos[uid].cores or NO_CORES
+        """Return the other pods that claim a core that this pod claims, too."""
+        cores = (self.pod_infos[uid].cores or NO_CORES) & self.neuron_usage.double_booked
         return tuple(p.pod for other, p in self.pod_infos.items() if other != uid and (p.cores or NO_CORES) & cores)
 
     def without_lower_priority(self, priority: int) -> "NodeInfo":
@@ -225,7 +234,7 @@ def is_equal_row(first: NodeInfo, second: NodeInfo) -> bool:
 def on_node(node: Node, pod_infos: Mapping[str, PodInfo] = NO_POD_INFOS, storage: NodeStorage = NO_STORAGE) -> NodeInfo:
     """Return the row of a node with these pods; what they hold must have been read for this node's machine."""
     machine = machine_of(node)
-    row = NodeInfo(node, machine, neuron_usage=neuron_usage_of(machine, NO_POD_INFOS), storage=storage)
+    row = NodeInfo(node, machine, neuron_usage=neuron_usage_of(machine, NO_POD_INFOS, NO_CLAIMED), storage=storage)
     return with_only(row, pod_infos) if pod_infos else row
 
 
@@ -357,8 +366,8 @@ def _with_pods(
     )
 
 
-def with_claimed(node_info: NodeInfo, claimed: CoreMask) -> NodeInfo:
-    """Return the row with other devices that claims hold and no pod of it has."""
+def with_claimed(node_info: NodeInfo, claimed: Claimed) -> NodeInfo:
+    """Return the row with other devices that claims hold."""
     usage = neuron_usage_of(node_info.machine, node_info.pod_infos, claimed)
     return attrs.evolve(node_info, claimed=claimed, neuron_usage=usage)
 

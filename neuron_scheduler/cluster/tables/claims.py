@@ -220,16 +220,12 @@ class Claims:
     def forget_node(self, name: str) -> None:
         self._note_kind(name, None)
 
-    def held_on(self, node_name: str) -> list[DeviceKey]:
-        """Return the devices of a node that claims have."""
-        return [
-            device
-            for pool in self._pools_on.get(node_name, ())
-            for claim in self._allocated_in.get(pool, {}).values()
-            if claim.allocation is not None
-            for device in claim.allocation.devices
-            if (device.driver, device.pool) == pool
-        ]
+    def held_on(self, node_name: str) -> Iterator[tuple[DeviceKey, ...]]:
+        """Yield the devices of each claim that has some of a node's."""
+        pools = self._pools_on.get(node_name, ())
+        for claim in {key: claim for pool in pools for key, claim in self._allocated_in.get(pool, {}).items()}.values():
+            if claim.allocation is not None:
+                yield claim.allocation.devices
 
     def rival_of(self, key: str) -> str | None:
         """Return the key of a claim that got one of a claim's devices before it, or None; unknown versions count."""

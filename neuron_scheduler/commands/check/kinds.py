@@ -14,7 +14,6 @@ from neuron_scheduler.commands.check.subjects import known
 from neuron_scheduler.commands.check.subjects.snapshot import SeenContainer, SeenWorkload
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Resource
-from neuron_scheduler.model.devices import NEURON_DRIVER
 from neuron_scheduler.model.pod import DEFAULT_SCHEDULER
 from neuron_scheduler.model.selectors import NO_LABELS
 
@@ -85,20 +84,6 @@ def _policy(struct: _WithSpec) -> tuple[str, dict[str, Any]] | None:
     return (name, struct.spec) if name in (*known.POLICIES, known.CLAIMS, known.KEEPER) else None
 
 
-class _SliceSpec(wire.Wire):
-    driver: str = ""
-    node_name: str = ""
-
-
-class _Slice(wire.Wire):
-    metadata: wire.ObjectMeta
-    spec: _SliceSpec
-
-
-def _publishing_node(struct: _Slice) -> str | None:
-    return struct.spec.node_name or None if struct.spec.driver == NEURON_DRIVER else None
-
-
 def _resource_of(kind: str, path: str, read: Callable[[Any], T | None], shape: Any = _WithSpec) -> Resource[T]:
     return Resource(path=path, kind=kind, shape=shape, read=read, sort_key=str)  # a list is kept as it comes
 
@@ -108,9 +93,6 @@ LISTED: Final[Mapping[str, Resource[Any]]] = {
     "daemon_sets": _resource_of("DaemonSet", "/apis/apps/v1/daemonsets", _daemon_set),
     "policies": _resource_of(_POLICY, f"{_ADMISSION}/validatingadmissionpolicies", _policy),
     "policy_bindings": _resource_of(f"{_POLICY}Binding", f"{_ADMISSION}/validatingadmissionpolicybindings", _policy),
-    "publishing": _resource_of(
-        "ResourceSlice", "/apis/resource.k8s.io/v1/resourceslices", _publishing_node, shape=_Slice
-    ),
 }
 """By the field of the snapshot."""
 

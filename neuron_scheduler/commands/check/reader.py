@@ -25,7 +25,7 @@ from neuron_scheduler.commands.check.subjects.snapshot import Lease, SeenWorkloa
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.status import UNKNOWN_USER
 from neuron_scheduler.kube.objects.base import Decoded, Malformed, Resource
-from neuron_scheduler.kube.objects.devices import CLAIM_KINDS
+from neuron_scheduler.kube.objects.devices import CLAIM_KINDS, SLICES
 from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.reviews import (
@@ -40,6 +40,7 @@ from neuron_scheduler.kube.reviews import (
 )
 from neuron_scheduler.kube.watch.discovery import served_kinds
 from neuron_scheduler.kube.writes.lease import LeaseClient
+from neuron_scheduler.model.devices import NEURON_DRIVER
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import Dialect, PodGroupObject
 from neuron_scheduler.telemetry.errors import ApiError, ConfigurationError, UnreachableError
@@ -91,6 +92,7 @@ class SnapshotReader:
             "pods": self._pods,
             "deployments": self._deployments,
             "pod_groups": self._pod_groups,
+            "publishing": self._publishing,
             "lease": partial(attempt, "get leases.coordination.k8s.io", self._lease, None),
         }
         found: dict[str, Any] = {}
@@ -103,9 +105,6 @@ class SnapshotReader:
                 tasks.start_soon(keep, name, read)
         for name in ("policies", "policy_bindings"):
             found[name] = found[name] if isinstance(found[name], Unread) else dict(found[name])
-        found["publishing"] = (
-            found["publishing"] if isinstance(found["publishing"], Unread) else frozenset(found["publishing"])
-        )
         capture = collection.capture()
         so_far = Snapshot(
             server=connection.server,
@@ -164,14 +163,14 @@ class SnapshotReader:
         return found if isinstance(found, Unread) else _readable(found)
 
     async def _pods(self) -> tuple[Pod, ...] | Unread:
-        """Return the pods that ask for Neuron; they are collected, and so are members of groups."""
+        """Return the pods that ask for Neuron by counts; members of groups and pods with claims are collected, too."""
         found = await self._list_all(self._collection.reader_of(PODS))
         asking: list[Pod] = []
         for decoded in found:
             pod = decoded.value
             if isinstance(pod, Pod) and has_neuron_request(pod):
                 asking.append(pod)
-            elif isinstance(pod, Pod) and pod.group is None:
+            elif isinstance(pod, Pod) and pod.group is None and not pod.claims:
                 continue
             self._collection.add(PODS, decoded)
         return found if isinstance(found, Unread) else tuple(asking)
@@ -182,6 +181,15 @@ class SnapshotReader:
         read = (resource for resource, each in zip(self._optional, lists, strict=True) if not isinstance(each, Unread))
         self._collection.cluster.groups.watched.update(Dialect(resource.group) for resource in read)
         return next((each for each in lists if isinstance(each, Unread)), None)
+
+    async def _publishing(self) -> frozenset[str] | Unread:
+        """Return the nodes whose Neuron devices a driver publishes; if there are some, claims are read, too."""
+        slices = await self._collect(SLICES)
+        if isinstance(slices, Unread):
+            return slices
+        nodes = frozenset(each.node_name for each in slices if each.driver == NEURON_DRIVER and each.node_name)
+        lists = [await self._collect(resource) for resource in CLAIM_KINDS if nodes and resource is not SLICES]
+        return next((each for each in lists if isinstance(each, Unread)), nodes)
 
     async def _deployments(self) -> tuple[SeenWorkload, ...] | Unread:
         found: tuple[SeenWorkload, ...] | Unread = await self._list(kinds.DEPLOYMENTS)

@@ -171,14 +171,19 @@ async def test_rights_of_the_service_account() -> None:
 )
 async def test_who_publishes_devices_and_whether_claims_are_on(args: list[str], config: str, *, on: bool) -> None:
     """Nodes of AWS's driver count; the rights for claims are reviewed only where they are on."""
-    specs = [{"driver": "neuron.aws.com", "nodeName": "a"}, {"driver": "dra.net", "nodeName": "b"}]
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    drivers = {"a": "neuron.aws.com", "b": "dra.net", "": "neuron.aws.com"}
     slices = [
-        {"metadata": {"name": f"s{n}"}, "spec": spec} for n, spec in enumerate([*specs, {"driver": specs[0]["driver"]}])
+        {"metadata": {"name": f"s{node}"}, "spec": {"driver": driver, "nodeName": node, "pool": pool}}
+        for node, driver in drivers.items()
     ]
     deployment = workload("my-scheduler", args=args, config_maps=["c"])
     data = {"data": {"config.yaml": f"kind: NeuronSchedulerConfiguration\n{config}"}}
     denied = frozenset({"update resourceclaims", "watch resourceslices"})
-    lists = {DEPLOYMENTS: [deployment], "/apis/resource.k8s.io/v1/resourceslices": slices}
+    device_lists: dict[str, list[Any]] = {
+        f"/apis/resource.k8s.io/v1/{name}": [] for name in ("deviceclasses", "resourceclaims")
+    }
+    lists = {DEPLOYMENTS: [deployment], "/apis/resource.k8s.io/v1/resourceslices": slices, **device_lists}
     async with listing(lists=lists, objects={f"{CONFIG_MAPS}/c": data}, denied=denied) as server:
         snapshot = await read(server)
     assert snapshot.publishing == frozenset({"a"})

@@ -10,6 +10,7 @@ from neuron_scheduler.commands.check.subjects import commands
 from neuron_scheduler.commands.check.subjects.finding import Finding, error, note, ok, unknown, warning
 from neuron_scheduler.commands.check.subjects.known import CLAIMS
 from neuron_scheduler.commands.check.subjects.snapshot import Snapshot, Unread
+from neuron_scheduler.model.devices import NEURON_DRIVER
 from neuron_scheduler.model.resources import NEURON_NAMES
 from neuron_scheduler.model.wording import count_text
 
@@ -35,11 +36,29 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
             objects=nodes,
         )
     yield from _with_both(snapshot)
+    yield from _of_other_schedulers(snapshot)
     if CLAIMS in snapshot.policies and snapshot.ours and not snapshot.has_claims:
         yield warning(
             "claims-policy-left",
             f"The policy {CLAIMS} is there, and claims are off: nobody gives Neuron devices to claims",
             command="kubectl delete --ignore-not-found -k manifests/components/claims",
+        )
+
+
+def _of_other_schedulers(snapshot: Snapshot) -> Iterator[Finding]:
+    holders = [
+        f"{pod_info.pod.key} on {node_info.node.name} ({pod_info.pod.scheduler_name})"
+        for node_info in snapshot.cluster.view.rows()
+        for pod_info in node_info.pod_infos.values()
+        if any(device.driver == NEURON_DRIVER for device in pod_info.pod.devices)
+        and pod_info.pod.scheduler_name not in snapshot.scheduler_names
+    ]
+    if holders and snapshot.has_claims:
+        yield note(
+            "claims-of-other-schedulers",
+            f"{count_text(len(holders), 'pod')} of other schedulers have Neuron devices by claims",
+            advice="They keep them; with the policy, new ones wait until they name this scheduler (docs/claims.md)",
+            objects=sorted(holders),
         )
 
 

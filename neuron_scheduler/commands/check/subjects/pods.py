@@ -79,7 +79,7 @@ def of_allocations(snapshot: Snapshot) -> Iterator[Finding]:
     holders = 0
     for node_info in snapshot.cluster.view.rows():
         for uid, pod_info in node_info.pod_infos.items():
-            if not (pod_info.unreadable or has_neuron_request(pod_info.pod)):
+            if not (pod_info.unreadable or has_neuron_request(pod_info.pod) or pod_info.pod.devices):
                 continue
             where = f"{pod_info.pod.key} on {node_info.node.name}"
             rivals = node_info.conflicts(uid) if node_info.neuron_usage.double_booked else ()

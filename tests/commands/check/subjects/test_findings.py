@@ -15,11 +15,13 @@ from neuron_scheduler.commands.check.subjects.finding import NEEDS_ACTION, Findi
 from neuron_scheduler.commands.check.subjects.known import ALLOCATIONS, AUTO_MODE, CLAIMS, KEEPER, LEADER, NODE_NAME
 from neuron_scheduler.commands.check.subjects.snapshot import Lease, SeenWorkload, Snapshot, Unread
 from neuron_scheduler.kube.writes.binder import STALE
+from neuron_scheduler.model.devices import NEURON_DRIVER, DeviceKey
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod, PodCondition
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.resources import NEURON_DEVICE
 from tests.support.builders import node, pod
+from tests.support.harness import cluster_of
 from tests.support.snapshots import (
     BEFORE,
     HEALTHY,
@@ -60,6 +62,16 @@ TRAIN: Final = PodGroup(GroupKey(Dialect.COSCHEDULING, "ml", "train"), least=3, 
 LAUNCHER: Final = pod("launcher", group=TRAIN, scheduler_name="default-scheduler", on="m5")
 WORKERS: Final = [ours(f"worker-{number}", devices=16, group=TRAIN) for number in range(2)]
 
+CLAIMING: Final = sick(
+    lacking=(),
+    publishing=frozenset({"trn2-dra"}),
+    deployments=(deployment("my-scheduler", "run", "--claims"),),
+    policies=policies(claims=True),
+    policy_bindings=policies("ValidatingAdmissionPolicyBinding", claims=True),
+)
+NEURON: Final = DeviceKey(NEURON_DRIVER, "trn1-a", "d0")
+HOLDER: Final = attrs.evolve(pod("f", on="trn1-a", scheduler_name="default-scheduler"), devices=(NEURON,))
+
 CASES: Final[dict[str, Snapshot]] = {
     # API server
     "version-unknown": sick(version=Unread("get /version")),
@@ -92,6 +104,7 @@ CASES: Final[dict[str, Snapshot]] = {
     "claims-unknown": sick(publishing=FORBIDDEN),
     "claims-off": sick(publishing=frozenset({"trn2-dra"})),
     "nodes-with-counts-and-claims": sick(publishing=frozenset({"trn1-a"})),
+    "claims-of-other-schedulers": attrs.evolve(CLAIMING, cluster=cluster_of([node("trn1-a")], [HOLDER])),
     "claims-policy-left": sick(policies={**POLICIES, CLAIMS: {}}),
     # installation
     "installation-unknown": sick(deployments=FORBIDDEN),
@@ -152,13 +165,6 @@ WELL: Final = {
 """What a healthy cluster has."""
 WHERE_USED: Final = {"capacity-requests", "claims"}
 """What one has that asks for machines, and whose devices are given to claims."""
-CLAIMING: Final = sick(
-    lacking=(),
-    publishing=frozenset({"trn2-dra"}),
-    deployments=(deployment("my-scheduler", "run", "--claims"),),
-    policies=policies(claims=True),
-    policy_bindings=policies("ValidatingAdmissionPolicyBinding", claims=True),
-)
 
 
 def findings(snapshot: Snapshot) -> list[Finding]:
