@@ -162,7 +162,8 @@ class Cluster:
         assumption is replaced by what the watch reports.
         """
         known = self.pod_info(pod.uid)
-        if known is not None and known.holds_the_same(pod):
+        is_seen = pod.uid not in self._assumed or not pod.claims  # an assumption holds only what its claims got then
+        if known is not None and is_seen and known.holds_the_same(pod):
             self._assumed.discard(pod.uid)
             pod_info = PodInfo(pod, known.cores, known.problem, volumes=known.volumes, is_evictable=known.is_evictable)
             if pod.group is not None or known.pod.group is not None:

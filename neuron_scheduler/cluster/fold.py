@@ -48,7 +48,7 @@ def put(cluster: Cluster, old: Any, new: Watched) -> Sequence[Change]:
                 new = cluster.claims.put_pod(new)
             changes = _put_pod(cluster, old, new)
         case Node():
-            changes = _put_node(cluster, old, new)
+            changes = (*_put_node(cluster, old, new), *_changes_of_kinds(cluster))
         case DisruptionBudget():
             cluster.budgets.put(new)
         case Namespace():
@@ -78,7 +78,8 @@ def remove(cluster: Cluster, old: Watched) -> Sequence[Change]:
             changes = _remove_pod(cluster, old)
         case Node():
             lost = cluster.remove_node(old.name)  # its pods are kept until they are deleted too
-            changes = (NodeGone(old.name, tuple(nomination.pod for nomination in lost)),)
+            gone = NodeGone(old.name, tuple(nomination.pod for nomination in lost))
+            changes = (gone, *_changes_of_kinds(cluster))
         case DisruptionBudget():
             cluster.budgets.remove(old)
         case Namespace():
@@ -106,6 +107,7 @@ def _changes_of_devices(cluster: Cluster, changed: DeviceObject, *, is_gone: boo
         row = cluster.node(name)
         if row is not None:
             changes += _put_node(cluster, row.node, row.node)
+    changes += _changes_of_kinds(cluster)
     for name in effects.held:
         cluster.refresh_claimed(name)
         changes.append(SpaceChanged(name))
@@ -114,6 +116,14 @@ def _changes_of_devices(cluster: Cluster, changed: DeviceObject, *, is_gone: boo
     for raw in filter(None, map(claims.pod, effects.pods)):
         changes += _put_pod(cluster, raw, claims.resolve(raw))
     return changes
+
+
+def _changes_of_kinds(cluster: Cluster) -> Sequence[Change]:
+    """What a request for all devices of a node is for depends on the nodes that there are."""
+    if cluster.claims is None:
+        return ()
+    news = [(raw, cluster.claims.resolve(raw)) for raw in cluster.claims.take_news()]
+    return [change for raw, resolved in news for change in _put_pod(cluster, raw, resolved)]
 
 
 def put_unreadable(cluster: Cluster, pod: Pod) -> Sequence[Change]:

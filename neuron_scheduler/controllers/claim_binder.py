@@ -57,7 +57,7 @@ class ClaimBinder:
     reporter: PodReporter
     clock: Callable[[], float]
     waiting: int = attrs.field(default=0, init=False)
-    _useless: set[str] = attrs.field(factory=set, init=False)  # keys of claims whose node does not take their pod
+    _useless: dict[str, str] = attrs.field(factory=dict, init=False)  # claims whose node does not take the pod, by uid
     _since: dict[str, float] = attrs.field(factory=dict, init=False)  # when a pod was first seen to wait, by uid
     _changed: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
@@ -71,8 +71,21 @@ class ClaimBinder:
         while True:
             await anyio.sleep(_LOOK)
             self._report_missing()
-            while self._useless and self.may_bind():
-                await self.take_back(self._useless.pop())
+            await self._take_back_useless()
+
+    async def _take_back_useless(self) -> None:
+        """Take back the devices of pods that still wait; none of them is decided meanwhile."""
+        for key, uid in [*self._useless.items()]:
+            pod = self.claims.pod(uid)
+            waits = pod is not None and not pod.node_name and not self.claims.is_decided(uid)
+            if waits and self.may_bind():
+                self._resolve(self.claims.keep((key,)))
+                try:
+                    waits = not await self.take_back(key)
+                finally:
+                    self._resolve(self.claims.end_writing(""))
+            if not waits:
+                self._useless.pop(key, None)
 
     def _report_missing(self) -> None:
         now, waiting = self.clock(), self.claims.waiting
@@ -81,14 +94,15 @@ class ClaimBinder:
             pod = self.claims.pod(uid)
             if pod is not None and now - self._since[uid] >= IN_SILENCE and self.may_bind():
                 self.reporter.report_claim_wait(pod, f"Waiting for a resource claim: {problem}.")
+                self.on_refused(pod)
 
     def on_refused(self, pod: Pod) -> None:
-        """Take back the devices that only this pod may use: their node does not take it."""
+        """Take back the devices that only this pod may use: its node refuses it, or another claim is missing."""
         for reference in pod.claims:
             claim = self.claims.claims.get(f"{pod.namespace}/{reference.claim_name}")
             mine = claim is not None and claim.allocation is not None and {*claim.reserved_for} <= {pod.uid}
             if claim is not None and mine and not claim.reserved_for_others:
-                self._useless.add(claim.key)
+                self._useless[claim.key] = pod.uid
 
     def on_decided(self, pod: Pod, plan: ClaimPlan) -> None:
         """Keep the claims of a plan from other pods until it is carried out."""
@@ -109,7 +123,7 @@ class ClaimBinder:
             if outcome is not None:
                 return outcome
         for write in plan.writes:
-            rival = self.claims.rival_of(write.claim.key) if write.allocation is not None else None
+            rival = self.claims.rival_of(write.claim.key)
             if rival is not None:
                 log.info("Claim got devices of another one; taking it back", claim=write.claim.key, other=rival)
                 await self.take_back(write.claim.key)
@@ -128,6 +142,7 @@ class ClaimBinder:
 
     async def _write(self, pod: Pod, write: ClaimWrite) -> BindOutcome | None:
         """Write one claim until it is seen as decided."""
+        problem = None
         for _ in range(_TRIES):
             claim = self.claims.claims.get(write.claim.key)
             problem = self._problem(pod, write, claim)
@@ -137,11 +152,12 @@ class ClaimBinder:
                 return None
             result = await self._send(pod, claim, write)
             if isinstance(result, ClaimFailed) and not result.is_stale:
-                return _refusal(f"claim {claim.name}: {result.message}")
-            version = 0 if isinstance(result, ClaimFailed) else result
-            if not await self._wait_until_seen(claim, version):
+                problem = _refusal(f"claim {claim.name}: {result.message}")
+                if not result.is_open:
+                    return problem
+            elif not await self._wait_until_seen(claim, 0 if isinstance(result, ClaimFailed) else result):
                 break
-        return _refusal(f"claim {write.claim.name} is not seen as it was written")
+        return problem or _refusal(f"claim {write.claim.name} is not seen as it was written")
 
     def _problem(self, pod: Pod, write: ClaimWrite, claim: ResourceClaim | None) -> BindOutcome | None:
         """Return why a claim cannot be written as decided any more; None if it can."""
@@ -149,7 +165,8 @@ class ClaimBinder:
             return _refusal(f"claim {write.claim.name} got deleted in the meantime")
         if self.cluster.node_of(pod.uid) is None:
             return Gone()
-        if write.allocation is not None and claim.allocation is not None and pod.uid not in claim.reserved_for:
+        has = () if claim.allocation is None else claim.allocation.devices
+        if {*has} != {*write.devices} and (claim.allocation is not None or write.allocation is None):
             return _refusal(f"claim {claim.name} got allocated elsewhere in the meantime")
         return None
 
@@ -160,7 +177,7 @@ class ClaimBinder:
             if isinstance(protected, ClaimFailed):
                 return protected
             claim = attrs.evolve(claim, resource_version=protected.resource_version)
-        written = await self.writer.allocate(claim, write.allocation, pod)
+        written = await self.writer.allocate(claim, write.allocation if claim.allocation is None else None, pod)
         return written if isinstance(written, ClaimFailed) else int(written.resource_version)
 
     async def _wait_until_seen(self, claim: ResourceClaim, version: int) -> bool:
@@ -178,13 +195,15 @@ class ClaimBinder:
                 self.waiting -= 1
         return False
 
-    async def take_back(self, key: str) -> None:
-        """Take a claim's devices back; if that fails, the claim keeps them for its pod."""
+    async def take_back(self, key: str) -> bool:
+        """Take a claim's devices back, and return whether it has none; else it keeps them for its pod."""
         claim = self.claims.claims.get(key)
-        if claim is not None and claim.allocation is not None:
-            result = await self.writer.take_back(claim)
-            if isinstance(result, ClaimFailed):
-                log.warning("Claim could not give its devices back", claim=key, err=result.message)
+        if claim is None or claim.allocation is None:
+            return True
+        result = await self.writer.take_back(claim)
+        if isinstance(result, ClaimFailed):
+            log.warning("Claim could not give its devices back", claim=key, err=result.message)
+        return not isinstance(result, ClaimFailed)
 
 
 def _refusal(message: str) -> Refused:

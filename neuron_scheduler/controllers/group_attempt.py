@@ -147,6 +147,8 @@ class GroupAttempts:
             if not (is_kept or (gang.placed and self._takes_it_still(pod))):  # as when space was kept
                 mine = attrs.evolve(mine, nomination=self._keep_nothing(member))
             told = attrs.evolve(refused, preemption=mine.text)
+            if pod.devices and self.attempts.claims is not None:
+                self.attempts.claims.on_refused(pod)
             self.queue.put_back_refused(
                 member,
                 refused.plugins,

@@ -14,6 +14,7 @@ from neuron_scheduler.model.selectors import NodeSelectorTerm, Toleration
 from neuron_scheduler.model.version import Version
 
 NEURON_DRIVER: Final = "neuron.aws.com"
+PROTECTION: Final = "resource.kubernetes.io/delete-protection"
 MOST_RESERVATIONS: Final = 256
 """Pods that may use one claim (`ResourceClaimReservedForMaxSize`)."""
 
@@ -167,7 +168,6 @@ class ResourceClaim:
         owner_uid: of its controller: the pod for which it was made from a template; empty if a user made it.
         reserved_for: the uids of the pods that may use it.
         reserved_for_others: something else than a pod may use it.
-        is_protected: it has the finalizer without which its devices stay held for ever.
     """
 
     uid: str
@@ -183,7 +183,12 @@ class ResourceClaim:
     reserved_for: tuple[str, ...] = ()
     reserved_for_others: bool = False
     terminating: bool = False
-    is_protected: bool = False
+    finalizers: tuple[str, ...] = ()
+
+    @property
+    def is_protected(self) -> bool:
+        """Whether it has the finalizer without which its devices stay held for ever."""
+        return PROTECTION in self.finalizers
 
     @property
     def key(self) -> str:

@@ -83,8 +83,12 @@ def neuron_usage_with(
 
 
 def _holds_several_units(pod_info: PodInfo, machine: Machine) -> bool:
-    request = pod_info.pod.neuron
-    return request is not None and request.total > 1 and pod_info.cores != machine.all_cores
+    request, cores = pod_info.pod.neuron, pod_info.cores or NO_CORES
+    if machine.published is not None:  # a pod on a node asks for nothing more by claims
+        several = (cores & machine.all_cores).bit_count() > 1
+    else:
+        several = request is not None and request.total > 1
+    return several and cores != machine.all_cores
 
 
 def neuron_usage_of(machine: Machine | None, pod_infos: Mapping[str, PodInfo], claimed: Claimed) -> NeuronUsage:

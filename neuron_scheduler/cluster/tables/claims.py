@@ -84,6 +84,8 @@ class Claims:
     _writing: dict[str, str] = attrs.field(factory=dict)
     _kinds: Counter[DeviceSet] = attrs.field(factory=Counter)
     _kind_of: dict[str, DeviceSet] = attrs.field(factory=dict)
+    _want_all: dict[str, None] = attrs.field(factory=dict)  # the uids of pods that ask for all devices of a node
+    _are_kinds_new: bool = False
 
     def put(self, new: DeviceObject) -> ClaimEffects:
         match new:
@@ -210,12 +212,20 @@ class Claims:
                 yield rule.taint
 
     def _note_kind(self, name: str, published: DeviceSet | None) -> None:
-        before = self._kind_of.pop(name, None)
-        if before is not None:
+        before, known = self._kind_of.pop(name, None), len(self._kinds)
+        if before is not None and before is not published:
             self._kinds -= Counter((before,))
+            self._are_kinds_new = self._are_kinds_new or len(self._kinds) != known
+        if published is not None and published is not before:
+            self._are_kinds_new = self._are_kinds_new or published not in self._kinds
+            self._kinds[published] += 1
         if published is not None:
             self._kind_of[name] = published
-            self._kinds[published] += 1
+
+    def take_news(self) -> list[Pod]:
+        """Return the pods whose request depends on what nodes publish, if that has changed since the last call."""
+        is_new, self._are_kinds_new = self._are_kinds_new, False
+        return [self._pods[uid] for uid in self._want_all] if is_new else []
 
     def forget_node(self, name: str) -> None:
         self._note_kind(name, None)
@@ -228,17 +238,24 @@ class Claims:
                 yield claim.allocation.devices
 
     def rival_of(self, key: str) -> str | None:
-        """Return the key of a claim that got one of a claim's devices before it, or None; unknown versions count."""
+        """
+        Return the key of a claim that has one of a claim's devices: it got them before, or its pod has a node already.
+
+        A claim whose own pod has a node has no rival.
+        """
         claim = self.claims.get(key)
-        if claim is None or claim.allocation is None:
+        if claim is None or claim.allocation is None or self._is_in_use(key):
             return None
         mine, since = {*claim.allocation.devices}, self._allocated_at[key]
         for pool in self._pools_of(claim):
             for other, rival in self._allocated_in.get(pool, {}).items():
                 shares = rival.allocation is not None and not mine.isdisjoint(rival.allocation.devices)
-                if other != key and shares and self._allocated_at[other] < since:
+                if other != key and shares and (self._allocated_at[other] < since or self._is_in_use(other)):
                     return other
         return None
+
+    def _is_in_use(self, key: str) -> bool:
+        return any(self._pods[uid].node_name for uid in self._users.get(key, ()))
 
     # What a pod asks for.
 
@@ -265,6 +282,7 @@ class Claims:
             if not self._users[key]:
                 del self._users[key]
         self.waiting.pop(uid, None)
+        self._want_all.pop(uid, None)
 
     def pod(self, uid: str) -> Pod | None:
         """Return a pod that refers to claims as it was read."""
@@ -289,6 +307,14 @@ class Claims:
 
     def _others_with(self, keys: Iterable[str], uid: str) -> list[str]:
         return [user for key in keys for user in self._users.get(key, ()) if user != uid]
+
+    def keep(self, keys: Collection[str]) -> list[str]:
+        """Note that claims are being written for no pod: they are nobody's. Returns the pods that may want them."""
+        self._writing.update(dict.fromkeys(keys, ""))
+        return self._others_with(keys, "")
+
+    def is_decided(self, uid: str) -> bool:
+        return uid in self._decided
 
     def withdraw(self, uid: str) -> None:
         """Note that a pod is not being bound any more."""
@@ -317,6 +343,8 @@ class Claims:
         if refusal or isinstance(wanted, str):
             return attrs.evolve(raw, refusal=refusal, devices=devices, constraints=constraints)
         neuron = self._request(wanted) if open_claims else None
+        if any(not each.count for each in wanted.requests):
+            self._want_all[raw.uid] = None
         return attrs.evolve(raw, neuron=neuron, devices=devices, constraints=constraints)
 
     def _claims_of(self, raw: Pod) -> tuple[list[ResourceClaim], str]:

@@ -215,7 +215,8 @@ class NodeTable:
             self._move_pod(slot, before, after)
             if before is None or after is None or not _has_same_demand(before.pod, after.pod):
                 self._recount(before, old, after, node_info)
-            if before is None or after is None or not is_equal_row(old, node_info):
+            moved = before is None or after is None or before.cores != after.cores  # pods may share devices
+            if moved or not is_equal_row(old, node_info):
                 self.of_rows.record(slot, old, node_info)
         elif node_info.pod_infos:
             self._headless[name] = node_info

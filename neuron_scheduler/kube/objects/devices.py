@@ -32,7 +32,6 @@ from neuron_scheduler.model.devices import (
 )
 from neuron_scheduler.model.version import Version
 
-PROTECTION: Final = "resource.kubernetes.io/delete-protection"
 """The finalizer with which the controller gives a claim's devices back."""
 _GROUP: Final = "/apis/resource.k8s.io/v1"
 _UNSET: Final = (b"null", b"false", b"[]", b"{}", b'""')
@@ -224,7 +223,7 @@ def _claim(struct: _Object) -> ResourceClaim:
         reserved_for=tuple(each.uid for each in consumers if each.resource == "pods" and not each.api_group),
         reserved_for_others=any(each.resource != "pods" or each.api_group for each in consumers),
         terminating=meta.deletion_timestamp is not None,
-        is_protected=PROTECTION in (meta.finalizers or ()),
+        finalizers=tuple(meta.finalizers or ()),
     )
 
 

@@ -19,9 +19,8 @@ import msgspec
 from neuron_scheduler.kube.http.client import JSON, MERGE_PATCH, Client
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.devices import PROTECTION
 from neuron_scheduler.kube.objects.json_scanner import decode_in_steps
-from neuron_scheduler.model.devices import ResourceClaim
+from neuron_scheduler.model.devices import PROTECTION, ResourceClaim
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
 
@@ -29,6 +28,7 @@ WRITES_AT_ONCE: Final = 16
 _ANSWER: Final = msgspec.json.Decoder(wire.Versioned)
 _CONFLICT: Final = 409
 _INVALID: Final = 422
+_ERROR: Final = 500
 
 
 @attrs.frozen
@@ -45,10 +45,12 @@ class ClaimFailed:
 
     Attributes:
         is_stale: somebody else has changed it since.
+        is_open: the write may have been carried out, or may be carried out later.
     """
 
     message: str
     is_stale: bool = False
+    is_open: bool = False
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -62,7 +64,7 @@ class ClaimWriter:
 
     async def protect(self, claim: ResourceClaim) -> ClaimWritten | ClaimFailed:
         """Add the finalizer."""
-        metadata = {**_precondition(claim), "finalizers": [PROTECTION]}
+        metadata = {**_precondition(claim), "finalizers": [*claim.finalizers, PROTECTION]}
         try:
             return await self._send("PATCH", _path(claim), {"metadata": metadata})
         except ApiError as error:
@@ -146,5 +148,7 @@ def _precondition(claim: ResourceClaim) -> dict[str, Any]:
 
 def _failure_of(error: Exception) -> ClaimFailed:
     if not isinstance(error, ApiError):
-        return ClaimFailed(str(error))
-    return ClaimFailed(error.message or str(error), is_stale=error.status == _CONFLICT)
+        return ClaimFailed(str(error), is_open=True)
+    is_open = not error.is_status or error.status >= _ERROR
+    is_stale = error.is_status and error.status == _CONFLICT
+    return ClaimFailed(error.message or str(error), is_stale=is_stale, is_open=is_open)

@@ -26,11 +26,13 @@ class ClaimWrite:
 
     Attributes:
         claim: as it was when the pod was decided.
+        devices: what it has then.
         allocation: its `status.allocation`, without the time; None if it has devices already.
     """
 
     claim: ResourceClaim
-    allocation: Mapping[str, Any] | None
+    devices: tuple[DeviceKey, ...]
+    allocation: Mapping[str, Any] | None = None
 
 
 @attrs.frozen
@@ -60,10 +62,11 @@ def _writes(cluster: Cluster, claims: Claims, pod: Pod, decision: Decision) -> I
         if claim is None:
             continue
         if claim.allocation is not None:
-            yield ClaimWrite(claim, None)
+            yield ClaimWrite(claim, claim.allocation.devices)
         else:
-            yield ClaimWrite(claim, _allocation(claims, claim, results.get(number, []), decision.node_name))
-            number += 1
+            gets = results.get(number, [])
+            devices, number = tuple(key for _, key in gets), number + 1
+            yield ClaimWrite(claim, devices, _allocation(claims, claim, gets, decision.node_name))
 
 
 def _allocation(

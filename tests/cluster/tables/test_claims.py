@@ -9,6 +9,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.tables.claims import GATE, Claims
 from neuron_scheduler.model.devices import (
     NEURON_DRIVER,
+    PROTECTION,
     ClaimAllocation,
     ClaimReference,
     Device,
@@ -275,7 +276,7 @@ def test_claims_hold_devices_by_their_allocation() -> None:
 def test_the_later_one_of_two_claims_has_a_rival() -> None:
     """Later writes of a claim do not count; another allocation does, also if the states between were not seen."""
     claims = table(claim("a", version=5, has=[0]), claim("b", version=7, has=[0]))
-    claims.put(claim("a", version=9, has=[0], is_protected=True))
+    claims.put(claim("a", version=9, has=[0], finalizers=(PROTECTION,)))
     assert (claims.rival_of("default/a"), claims.rival_of("default/b")) == (None, "default/a")
     claims.put(claim("a", version=20, has=[0, 1]))
     assert (claims.rival_of("default/a"), claims.rival_of("default/b")) == ("default/b", None)

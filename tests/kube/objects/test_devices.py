@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from neuron_scheduler.kube.objects.base import Malformed
-from neuron_scheduler.kube.objects.devices import CLAIMS, CLASSES, PROTECTION, SLICES, TAINT_RULES
+from neuron_scheduler.kube.objects.devices import CLAIMS, CLASSES, SLICES, TAINT_RULES
 from neuron_scheduler.model.devices import (
+    PROTECTION,
     ClaimAllocation,
     ClaimConfig,
     Device,
@@ -196,7 +197,7 @@ def test_a_claim() -> None:
         config=(ClaimConfig(opaque, ("r",)),),
         reserved_for=("u1",),
         terminating=True,
-        is_protected=True,
+        finalizers=("other", PROTECTION),
     )
 
 
