@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import attrs
 
-from sandbox.apiserver import binding, deletion, events, metadata, patch, pods, workloads
+from sandbox.apiserver import binding, claims, deletion, events, metadata, patch, pods, workloads
 from sandbox.apiserver.resources import (
+    CLAIMS,
     EVENTS,
     LEASES,
     NAMESPACES,
@@ -162,6 +163,8 @@ class Registry:
                 new[restored] = old[restored]
         if resource is PODS:
             errors = list(pods.validate_update(new, old))
+        elif resource is CLAIMS:
+            errors = list(claims.validate_update(new, old))
         elif workloads.has_rules(resource):
             workloads.default(resource, new)
             errors = list(workloads.validate_update(resource, new, old))

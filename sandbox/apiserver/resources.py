@@ -129,6 +129,12 @@ BUDGETS: Final = _with_status("policy", "PodDisruptionBudget", "pdb")
 DEPLOYMENTS: Final = _with_status("apps", "Deployment", "deploy", "scale")
 REPLICA_SETS: Final = _with_status("apps", "ReplicaSet", "rs", "scale")
 JOBS: Final = _with_status("batch", "Job", "")
+_DEVICES: Final = "resource.k8s.io"
+CLAIMS: Final = _with_status(_DEVICES, "ResourceClaim", "")
+SLICES: Final = Resource(kind="ResourceSlice", group=_DEVICES, namespaced=False)
+DEVICE_CLASSES: Final = Resource(kind="DeviceClass", plural="deviceclasses", group=_DEVICES, namespaced=False)
+CLAIM_TEMPLATES: Final = Resource(kind="ResourceClaimTemplate", group=_DEVICES)
+TAINT_RULES: Final = Resource(kind="DeviceTaintRule", group=_DEVICES, namespaced=False)
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 _ADMISSION: Final = "admissionregistration.k8s.io"
@@ -168,6 +174,13 @@ KEPT: Final = (
 RESOURCES: Final = (
     *(PODS, NODES, NAMESPACES, EVENTS, NEW_EVENTS, LEASES, PRIORITY_CLASSES, BUDGETS),
     *(DEPLOYMENTS, REPLICA_SETS, JOBS),
+    *(
+        CLAIMS,
+        CLAIM_TEMPLATES,
+        SLICES,
+        DEVICE_CLASSES,
+        Resource(kind="DeviceTaintRule", group=_DEVICES, namespaced=False),
+    ),
     *KEPT,
 )
 

@@ -17,54 +17,11 @@ from tests.end_to_end.process import ACQUIRED, ROOT, SHORT_LEASE, SchedulerProce
 from tests.end_to_end.workload import LEASE, PODS, add_priority_classes, condition_of, placed, refused
 from tests.faults.calls import request_for
 from tests.faults.proxy import ALWAYS, HELD, Fault, run_proxy
+from tests.support.device_objects import DRIVER, devices, neuron_class, neuron_slice, template
 
 GROUP = "/apis/resource.k8s.io/v1"
 CLAIMS = f"{GROUP}/namespaces/default/resourceclaims"
 TEMPLATES = f"{GROUP}/namespaces/default/resourceclaimtemplates"
-DRIVER = "neuron.aws.com"
-
-
-def device(number: int) -> Object:
-    groups = {f"resource.aws.com/devicegroup{size}_id": {"string": f"g{number // size}"} for size in (1, 4, 8, 16)}
-    attributes = {
-        "deviceId": {"int": number},
-        "instanceType": {"string": "trn2.48xlarge"},
-        "resourceType": {"string": "neuron_device"},
-        **groups,
-    }
-    return {"name": f"neuron-device-{number}", "attributes": attributes}
-
-
-def neuron_slice(node: str, count: int = 16) -> Object:
-    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
-    spec = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": [device(number) for number in range(count)]}
-    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": node}, "spec": spec}
-
-
-def neuron_class() -> Object:
-    selectors = [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "DeviceClass",
-        "metadata": {"name": DRIVER},
-        "spec": {"selectors": selectors},
-    }
-
-
-def devices(count: int, group: int = 0, **exactly: Any) -> Object:
-    request = {"name": "neurons", "exactly": {"deviceClassName": DRIVER, "count": count, **exactly}}
-    attribute = f"resource.aws.com/devicegroup{group}_id"
-    constraints = [{"requests": ["neurons"], "matchAttribute": attribute}] if group else []
-    return {"devices": {"requests": [request], "constraints": constraints}}
-
-
-def template(name: str, spec: Object) -> Object:
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaimTemplate",
-        "metadata": {"name": name},
-        "spec": {"spec": spec},
-    }
 
 
 def claiming(name: str, of: str, **fields: Any) -> Object:

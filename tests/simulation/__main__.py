@@ -31,7 +31,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--quiet", action="store_true", help="print the verdict only")
     parser.add_argument("--small", action="store_true", help="leave out what is not needed for the failure")
-    parser.add_argument("--seeds", type=_range, metavar="FIRST:END", help="run these seeds, END excluded")
+    parser.add_argument("--seeds", type=_range, metavar="FIRST:END[:STEP]", help="run these seeds, END excluded")
     parser.add_argument("--minutes", type=float, metavar="M", help="begin no seed after so many minutes")
     parser.add_argument("--stop-at-first", action="store_true", help="begin no seed after one has failed")
     parser.add_argument("--mutant", type=_mutant, metavar="NAME", help="with this change of the package")
@@ -57,8 +57,8 @@ def _mutant(text: str) -> Mutant:
 
 
 def _range(text: str) -> range:
-    first, _, end = text.rpartition(":")
-    return range(int(first or 0), int(end))
+    first, end, *step = text.split(":") if ":" in text else ("0", text)
+    return range(int(first or 0), int(end), *map(int, step))
 
 
 def _replay(runner: Runner, options: argparse.Namespace) -> int:

@@ -14,10 +14,11 @@ import attrs
 
 from sandbox import containers
 from sandbox.apiserver.registry import Registry
-from sandbox.apiserver.resources import NODES, PODS
+from sandbox.apiserver.resources import CLAIMS, NODES, PODS
 from sandbox.apiserver.status import StatusError
 from sandbox.apiserver.store import Object
 from tests.simulation.history import History
+from tests.simulation.oracles.claims import problems_of
 from tests.simulation.scenario import FaultWindows
 
 SLOW: Final = "kubelet slow"
@@ -25,6 +26,8 @@ REJECTS: Final = "kubelet rejects"
 REJECTION: Final = "Pod was rejected: Allocate failed due to rpc error: code = Unknown desc = ..., which is unexpected"
 ADMISSION: Final = (0.05, 0.8)
 """Seconds until a bound pod is admitted."""
+_PREPARES_AGAIN: Final = 2.0
+"""Seconds between two tries to prepare claims."""
 ENDING: Final = (0.1, 3.0)
 """Seconds until the containers of a terminating pod have ended; at most its grace period."""
 
@@ -47,7 +50,11 @@ class Containers:
         slow = self.windows.strikes(SLOW, *places)
         try:
             await asyncio.sleep(self.dice.uniform(*ADMISSION) + (slow.seconds if slow else 0.0))
-            if (current := self._current(pod)) is None:
+            current = self._current(pod)
+            while current is not None and any(problems_of(current, self._claim)):
+                await asyncio.sleep(_PREPARES_AGAIN)
+                current = self._current(pod)
+            if current is None:
                 return
             if self.windows.strikes(REJECTS, *places):
                 self._put(_rejected(current))
@@ -75,6 +82,9 @@ class Containers:
         meta = pod["metadata"]
         current = self.registry.store.get(PODS.storage, meta["namespace"], meta["name"])
         return current if current is not None and current["metadata"]["uid"] == meta["uid"] else None
+
+    def _claim(self, key: tuple[str, str]) -> Object | None:
+        return self.registry.store.get(CLAIMS.storage, *key)
 
     def _put(self, pod: Object) -> None:
         self.registry.store.put(PODS.storage, pod)

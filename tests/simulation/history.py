@@ -15,6 +15,7 @@ from typing import Any, Final
 import attrs
 
 from tests.simulation.oracles.change import DELETED, Change, Object, Violation, annotations_of, metadata_of, named
+from tests.simulation.oracles.claims import devices_of
 from tests.simulation.oracles.reading import (
     ALLOCATION,
     IDS,
@@ -237,4 +238,19 @@ def _event(_before: Object | None, after: Object) -> str:
     return f"about {about}: {after.get('reason')}: {after.get('message') or after.get('note')}"
 
 
-_KINDS: Final = {"Pod": _pod, "Node": _node, "Lease": _lease, "Event": _event}
+def _claim(before: Object | None, after: Object) -> str:
+    news = [] if before is not None else [f"({metadata_of(after).get('uid')}) is new"]
+    if devices_of(after) != devices_of(before):
+        names = sorted(f"{pool}/{name.rpartition('-')[2]}" for _, pool, name in devices_of(after))
+        news.append(f"has {', '.join(names) or 'no devices'}")
+    old, new = ((obj or {}).get("status") or {} for obj in (before, after))
+    if old.get("reservedFor") != new.get("reservedFor"):
+        users = ", ".join(user["name"] for user in new.get("reservedFor") or ())
+        news.append(f"is reserved for {users or 'nobody'}")
+    finalizers = metadata_of(after).get("finalizers") or []
+    if finalizers != (metadata_of(before or {}).get("finalizers") or []):
+        news.append(f"has finalizers {', '.join(finalizers) or 'no more'}")
+    return ", ".join(news) or _other(before, after)
+
+
+_KINDS: Final = {"Pod": _pod, "Node": _node, "Lease": _lease, "Event": _event, "ResourceClaim": _claim}

@@ -83,7 +83,7 @@ FOR_EVER: Final[Mapping[str, StatusError]] = {
     TOO_LARGE: StatusError(500, "", "etcdserver: request is too large"),
 }
 ETCD: Final = "etcdserver: request timed out"
-REPEATABLE: Final = frozenset({"bindings", "lease", "deletes"})
+REPEATABLE: Final = frozenset({"bindings", "lease", "deletes", "claims"})
 """Writes with preconditions. A late copy of another one would be a new write, which no client can prevent."""
 GIVEN_UP: Final = 90.0
 """Seconds after which a connection that is silent ends after all; every client has given up by then."""
@@ -280,8 +280,8 @@ def is_watch(request: web.Request) -> bool:
 
 def traffic_of(request: web.Request) -> str:
     """
-    Return one of `bindings`, `lease`, `watches`, `deletes`, `events`, `statuses`, `reviews`, `discovery`, `lists`,
-    `gets`, `writes`.
+    Return one of `bindings`, `lease`, `watches`, `claims` (writes of them), `deletes`, `events`, `statuses`, `reviews`,
+    `discovery`, `lists`, `gets`, `writes`.
 
     Everything about the Lease is `lease`, its watch too.
     """
@@ -291,6 +291,7 @@ def traffic_of(request: web.Request) -> str:
         "bindings": last == "binding",
         "lease": "/leases" in path,
         "watches": is_watch(request),
+        "claims": "/resourceclaims/" in path and method != "GET",
         "deletes": method == "DELETE",
         "events": "/events" in path,
         "statuses": last == "status",

@@ -38,6 +38,7 @@ class PodPlan:
         node: on which it has to be; empty for any.
         group: that it is in, by the words of coscheduling, or of Kueue if it is gated, with the count `least`; by AWS's
             recipe for UltraServers if that is 0, which is no more than a wish if it `prefers` that.
+        claims: templates of which it gets claims; one with a slash is a claim that it shares.
     """
 
     name: str
@@ -59,6 +60,7 @@ class PodPlan:
     group: str = ""
     least: int = 0
     prefers: bool = False
+    claims: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         asks = [f"{count} devices" for count in self.devices] + [f"{count} cores" for count in self.cores]
@@ -74,6 +76,7 @@ class PodPlan:
             f"on node {self.node}": self.node,
             f"group {self.group} of {self.least}": self.group,
             "preferred": self.prefers,
+            f"claims {' + '.join(self.claims)}": self.claims,
         }
         texts = [text for text, holds in rest.items() if holds]
         return ", ".join([f"{self.namespace}/{self.name}: {' + '.join(asks) or f'cpu {self.cpu}m'}", *texts])
@@ -97,6 +100,8 @@ class PodPlan:
             "terminationGracePeriodSeconds": self.grace,
             "containers": [self._container(number, *ask) for number, ask in enumerate(asked)],
         }
+        if self.claims:
+            spec["resourceClaims"] = [_reference(number, claim) for number, claim in enumerate(self.claims)]
         if self.priority:
             spec["priorityClassName"] = self.priority
         if self.instance_type:
@@ -122,3 +127,8 @@ class PodPlan:
         if count:
             resources["limits"] = {resource: str(count)}
         return {"name": f"c{number}", "image": "example.com/train:1", "resources": resources}
+
+
+def _reference(number: int, claim: str) -> dict[str, str]:
+    field = "resourceClaimName" if "/" in claim else "resourceClaimTemplateName"
+    return {"name": f"c{number}", field: claim.rpartition("/")[2]}

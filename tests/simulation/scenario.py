@@ -75,6 +75,7 @@ class Scenario:
         nodes: name and instance type.
         deeds: in the order of their times.
         faults: `Fault`s; those of processes happen once.
+        claims: nodes give devices by claims, and pods ask for them so.
         turn_after: the bound of the profile's turns; 0 for none.
         per_look: virtual seconds that pass while code looks at the clock (`clock`): how slow the machines are.
         quiet_at: when the last fault has ended.
@@ -92,6 +93,7 @@ class Scenario:
     nodes: tuple[tuple[str, str], ...] = ()
     deeds: tuple[Deed, ...] = ()
     faults: tuple[Fault, ...] = ()
+    claims: bool = False
     turn_after: float = 0.0
     per_look: float = 0.0
     quiet_at: float = 60.0

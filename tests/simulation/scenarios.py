@@ -2,14 +2,14 @@
 Makes a scenario from a seed: a small cluster at its limits, users who change their minds, and a few kinds of faults.
 
 A seed chooses few kinds and lets each strike often, sometimes many, sometimes none: then only the order of things is by
-chance. `deed_choices` and `fault_choices` choose the parts; `hard_cases` adds to a few, `group_cases` and `turn_cases`
-make others.
+chance. `deed_choices` and `fault_choices` choose the parts; `hard_cases` adds to a few, `group_cases`, `turn_cases` and
+`claim_cases` make others.
 """
 
 from random import Random
 from typing import Final
 
-from tests.simulation import fault_choices, group_cases, hard_cases, hard_groups, turn_cases
+from tests.simulation import claim_cases, fault_choices, group_cases, hard_cases, hard_groups, turn_cases
 from tests.simulation.deed_choices import OTHER_NAMESPACE, deeds_of_nodes, deeds_of_pods, nodes_of
 from tests.simulation.deeds import CreateNamespace
 from tests.simulation.scenario import Deed, Scenario
@@ -45,4 +45,4 @@ def scenario_of(seed: int) -> Scenario:
         ends_at=quiet_at + QUIET,
     )
     chosen = group_cases.with_groups(hard_cases.with_hard_case(fault_choices.with_faults(scenario, dice)))
-    return turn_cases.with_turns(chosen)
+    return claim_cases.with_claims(turn_cases.with_turns(chosen))

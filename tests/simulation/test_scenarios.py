@@ -3,7 +3,7 @@
 from collections import Counter
 from functools import cache
 
-from tests.simulation import deeds, poison
+from tests.simulation import claim_deeds, deeds, poison
 from tests.simulation.http_faults import AFTER, BEFORE, HARD, LASTING, WATCH
 from tests.simulation.poison import Poison
 from tests.simulation.replica import KINDS as PROCESS_FAULTS
@@ -27,7 +27,7 @@ def test_every_kind_of_fault_is_chosen() -> None:
 
 def test_every_deed_is_chosen() -> None:
     """Each deed, and each unreadable object, is in some seed."""
-    modules = (deeds, poison)
+    modules = (claim_deeds, deeds, poison)
     all_deeds = {value for module in modules for value in vars(module).values() if hasattr(value, "done_in")}
     assert all_deeds == {type(deed) for scenario in scenarios() for deed in scenario.deeds}
     kinds = {deed.kind for scenario in scenarios() for deed in scenario.deeds if isinstance(deed, Poison)}

@@ -19,12 +19,14 @@ import attrs
 from neuron_scheduler.settings.config import Config
 from sandbox import fleet
 from sandbox.apiserver.registry import Registry
-from sandbox.apiserver.resources import NODES, PRIORITY_CLASSES
+from sandbox.apiserver.resources import CLAIM_TEMPLATES, DEVICE_CLASSES, NODES, PRIORITY_CLASSES
 from sandbox.apiserver.status import StatusError
 from sandbox.apiserver.store import Change as Commit, Store
 from sandbox.controllers.loop import Controllers
 from sandbox.kubelet import Kubelet
 from tests.simulation.api_server_process import AUTHOR, PORT, ApiServerProcess
+from tests.simulation.claim_controller import ClaimController
+from tests.simulation.claim_deeds import TEMPLATES
 from tests.simulation.clock import CLOCK, START
 from tests.simulation.containers import Containers, PodGarbage
 from tests.simulation.history import History
@@ -33,6 +35,7 @@ from tests.simulation.oracles.change import Change
 from tests.simulation.pod_plans import PRIORITIES
 from tests.simulation.scenario import Deed, FaultWindows, Scenario
 from tests.simulation.tokens import KUBECONFIG, Tokens
+from tests.support.device_objects import neuron_class, template
 
 BALANCED: Final = ("10.0.0.10", PORT)
 """The address of all API servers together; each connection goes to one of them."""
@@ -71,6 +74,10 @@ class World:
             self.registry.create(PRIORITY_CLASSES, "", {"metadata": {"name": name}, "value": value})
         for name, instance_type in self.scenario.nodes:
             self.registry.create(NODES, "", fleet.node(name, instance_type))
+        if self.scenario.claims:
+            self.registry.create(DEVICE_CLASSES, "", neuron_class())
+            for name, spec in TEMPLATES.items():
+                self.registry.create(CLAIM_TEMPLATES, "default", template(name, spec))
         for number in range(1, self.scenario.api_servers + 1):
             name = f"api-{number}"
             self.servers[name] = ApiServerProcess(
@@ -99,6 +106,7 @@ class World:
             leader_elect_retry_period=period,
             bind_concurrency=self.scenario.bind_concurrency,
             turn_after=self.scenario.turn_after,
+            claims=self.scenario.claims,
             port=0,
             secure_port=0,
         )
@@ -111,6 +119,8 @@ class World:
             server.start()
         containers = Containers(self.registry, self.windows, Random(f"{self.scenario.seed}/containers"))
         runs = [Kubelet(self.registry, 0.0, containers).run, PodGarbage(self.registry, self.history).run]
+        if self.scenario.claims:
+            runs.append(ClaimController(self.registry, Random(f"{self.scenario.seed}/claim controller")).run)
         if self.scenario.controllers:
             runs.append(Controllers(self.registry).run)
         tasks = [loop.create_task(run(), context=Context()) for run in runs]

@@ -32,7 +32,20 @@ _DEEDS: Final = (DeleteLease, FreezeServer, IssueToken, RevokeTokens, StopServer
 _HARMLESS_KINDS: Final = frozenset(
     {*WATCH, *HARD, "killed", "terminated", "wrong clock", "kubelet slow", "kubelet rejects", "page expired"}
 ) - {PAUSE}
-_HARMLESS_TARGETS: Final = frozenset({"bindings", "deletes", "events", "statuses", "lists", "pods", "nodes"})
+_HARMLESS_TARGETS: Final = frozenset(
+    {
+        "bindings",
+        "deletes",
+        "events",
+        "statuses",
+        "claims",
+        "lists",
+        "pods",
+        "nodes",
+        "resourceclaims",
+        "resourceslices",
+    }
+)
 """Traffic and tables with which the Lease has nothing to do."""
 
 

@@ -22,7 +22,7 @@ from tests.simulation.poison import Poison, RemovePoison, Spoil
 from tests.simulation.scenario import Deed, Fault, Scenario
 from tests.simulation.watch_cache import LAG, POLICY_LAG
 
-_NO_NEWS: Final = frozenset({"bindings", "lease", "deletes", "events", "statuses", "gets"})
+_NO_NEWS: Final = frozenset({"bindings", "lease", "deletes", "events", "statuses", "gets", "claims"})
 """Traffic by which nobody is told what others do."""
 _TIMELY: Final = frozenset({"kubelet slow", "kubelet rejects", "wrong clock", POLICY_LAG, LAG})
 """Faults that make no news late, or whose lag is counted anyhow."""

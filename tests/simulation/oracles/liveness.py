@@ -6,8 +6,8 @@ Whether a pod fits is decided by the simple scheduler of `tests.support.oracle`,
 API server has. Only time in which a pod has fitted without a break counts. Lenient where the scheduler has promised to
 wait: space that is nominated to a pod of the same or a higher priority, or kept for it, and a node whose kubelet has
 not yet admitted an earlier pod (decision 11). A nomination to a node that would refuse its pod, whoever it evicts
-there, keeps nothing. Pods with claims are left out: they wait for others. The members of a group that must start
-together fit if enough of them do at once, each on another node; pods of a LeaderWorkerSet are left out.
+there, keeps nothing. Pods with claims on volumes are left out: they wait for others. The members of a group
+that must start together fit if enough of them do at once, each on another node; pods of a LeaderWorkerSet are left out.
 """
 
 import re
@@ -22,6 +22,7 @@ from neuron_scheduler.kube.objects.selecting_kinds import NAMESPACES
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from tests.simulation.oracles.change import Object, Report, encoded, uid_of
+from tests.simulation.oracles.free_devices import FreeDevices
 from tests.simulation.oracles.group_words import counts, is_lws, least_of, words_of
 from tests.simulation.oracles.reading import node_name_of
 from tests.support.oracle import pod_reason, refusals
@@ -107,11 +108,13 @@ class Liveness:
 
         No node on which the kubelet has an earlier pod to admit will do for several units, or for any if `at_once`.
         """
-        nodes, labels = self._nodes(), self._namespaces()
+        nodes, labels, devices = self._nodes(), self._namespaces(), FreeDevices(self.tables)
 
         def takes(pod: Pod, node: Node, placed: Sequence[Pod]) -> bool:
             beside = [*unit.bound, *placed, *_nominated(nodes, unit.pods, pod)]
-            return _fits(nodes, beside, pod, node, labels, at_once=at_once)
+            here = (each for each in beside if each.node_name == node.name)
+            fits = _fits(nodes, beside, pod, node, labels, at_once=at_once)
+            return fits and (not pod.claims or devices.fit(pod, node.name, here))
 
         return _matched(unit.waiting, unit.missing, nodes, takes)
 
@@ -120,7 +123,8 @@ class Liveness:
         nodes, labels = self._nodes(), self._namespaces()
         bound = [each for each in _read(PODS, pods) if isinstance(each, Pod) and each.node_name]
         (wanted,) = _read(PODS, [pod])
-        return next((node.name for node in nodes if _takes(nodes, bound, wanted, node, labels)), "")
+        among = [] if wanted.claims else nodes  # which devices the pod had that is left out, nobody knows
+        return next((node.name for node in among if _takes(nodes, bound, wanted, node, labels)), "")
 
     def _nodes(self) -> list[Node]:
         return [node for node in _read(NODES, self.tables("nodes")) if isinstance(node, Node)]
@@ -134,7 +138,8 @@ class Liveness:
             and pod.namespace not in self.left_out
             and not (pod.node_name or pod.terminating or pod.gates)
         )
-        return ours and not pod.constraints.volume_claims and not pod_reason(pod)
+        alone = attrs.evolve(pod, constraints=attrs.evolve(pod.constraints, resource_claims=()))
+        return ours and not pod.constraints.volume_claims and not pod_reason(alone)
 
 
 def _units(pending: Sequence[Pod], pods: Sequence[Pod], objects: Mapping[str, Object]) -> Iterator[Unit]:

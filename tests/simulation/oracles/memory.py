@@ -16,7 +16,10 @@ import attrs
 from neuron_scheduler.capture.collection import Collection
 from neuron_scheduler.cluster.cluster import CHANGED, Cluster
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
+from neuron_scheduler.cluster.rows.pod_info import PodInfo
+from neuron_scheduler.cluster.tables.claims import Claims
 from neuron_scheduler.kube.objects.base import Decoded, Resource
+from neuron_scheduler.kube.objects.devices import CLAIM_KINDS
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.wiring import Parts
 from tests.simulation.oracles.change import Object, Report, encoded
@@ -40,7 +43,7 @@ class Memory:
         """
         if not all(informer.synced.is_set() for informer in parts.informers):
             return
-        told = Collection(source="", taken=0.0)
+        told = _collection(parts)
         for informer in parts.informers:
             for decoded in _told(informer):
                 told.add(informer.resource, decoded)
@@ -59,7 +62,7 @@ class Memory:
 
         `in_doubt` has the uids of the pods whose Bindings stay in doubt: these, and no others, are assumed.
         """
-        truth = Collection(source="", taken=0.0)
+        truth = _collection(parts)
         for informer in parts.informers:
             for obj in read(informer.resource):
                 truth.add(informer.resource, informer.resource.decode(encoded(obj)))
@@ -77,6 +80,16 @@ class Memory:
             known = pod.uid in parts.queue or parts.cluster.pod_info(pod.uid) is not None
             if pending and not known and exists(pod.key, pod.uid):
                 yield f"pod {pod.key} is pending, and neither in the queue nor assumed"
+
+
+def _collection(parts: Parts) -> Collection:
+    """Return one that reads what a replica reads, in the same order."""
+    collection = Collection(source="", taken=0.0)
+    if parts.claims is not None:
+        collection.cluster.claims = Claims()
+        last, pods = collection._lists.popitem()
+        collection._lists |= {**{kind: [] for kind in CLAIM_KINDS}, last: pods}
+    return collection
 
 
 def _queued_in_vain(parts: Parts) -> Iterator[str]:
@@ -109,7 +122,10 @@ def _assumed(live: Cluster, rebuilt: Cluster, uids: Iterable[str]) -> Iterator[s
         if pod_info is None:
             yield f"{uid} is assumed on no node"
         elif rebuilt.node(pod_info.pod.node_name) is not None:
-            rebuilt.put_pod(pod_info.pod)  # its annotations say what it holds, also if the node is another machine now
+            if pod_info.pod.claims:
+                rebuilt._settle(PodInfo(pod_info.pod, cores=pod_info.cores))  # its claims may have them already
+            else:
+                rebuilt.put_pod(pod_info.pod)  # its annotations say what it holds, also on what is another machine now
 
 
 def different(live: Cluster, rebuilt: Cluster) -> Iterator[str]:

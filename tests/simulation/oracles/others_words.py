@@ -28,7 +28,7 @@ _OUR_KEYS: Final = frozenset(
     }
 )
 _MAY_DELETE: Final = frozenset({"Pod"})
-_MAY_WRITE: Final = frozenset({"Pod", "Event", "Lease", "PersistentVolume", "PersistentVolumeClaim"})
+_MAY_WRITE: Final = frozenset({"Pod", "Event", "Lease", "PersistentVolume", "PersistentVolumeClaim", "ResourceClaim"})
 
 
 @attrs.define(eq=False, kw_only=True)

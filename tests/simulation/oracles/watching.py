@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 import attrs
 
 from neuron_scheduler.kube.objects.base import Resource
+from neuron_scheduler.kube.objects.devices import CLAIM_KINDS
 from neuron_scheduler.wiring import Parts
 from sandbox.apiserver import metadata
 from sandbox.apiserver.store import Store
@@ -20,6 +21,7 @@ from tests.simulation.history import History
 from tests.simulation.http_faults import LATE, WEBHOOK
 from tests.simulation.oracles.bounds import Bounds
 from tests.simulation.oracles.change import ADDED, Change, Object, uid_of, version_of
+from tests.simulation.oracles.claims import Claims
 from tests.simulation.oracles.conditions import Conditions
 from tests.simulation.oracles.evictions import Evictions
 from tests.simulation.oracles.groups import Groups
@@ -121,6 +123,7 @@ class Watching:
     kept_leases: KeptLeases
     evictions: Evictions
     groups: Groups
+    claims: Claims
     workloads: Workloads
     conditions: Conditions
     unexpected: Unexpected
@@ -146,9 +149,10 @@ class Watching:
         if change.kind == "Pod" and change.author:
             self.leaders.believed(change.at, self._may_bind())
         self.changes.changed(change)
-        for oracle in (self.leaders, self.evictions, self.groups, self.promptness, self.conditions, self.bounds):
+        oracles = self.leaders, self.evictions, self.groups, self.claims, self.promptness, self.conditions, self.bounds
+        for oracle in oracles:
             oracle.changed(change)
-        if change.kind in {"Pod", "Node"}:
+        if change.kind in {"Pod", "Node", "ResourceClaim", "ResourceSlice"}:
             self._changed_at = CLOCK.now
 
     def logged(self, replica: str, line: str) -> None:
@@ -196,6 +200,7 @@ class Watching:
         left_out = self._without_message()
         self.conditions.silent(now, self.store.objects("pods"), quiet_since=quiet_since, left_out=left_out)
         self.groups.silent(now, quiet_since=quiet_since, left_out=left_out)
+        self.claims.silent(now, quiet_since=quiet_since, left_out=self._decided())
         self.workloads.ended()
 
     def _at_rest(self, name: str, parts: Parts) -> None:
@@ -316,6 +321,7 @@ def watching(scenario: Scenario, world: Stored, replicas: Mapping[str, Watched],
             nodes=changes.nodes,
             late=max((fault.seconds for fault in scenario.faults if fault.kind in _DELAYS), default=0.0),
         ),
+        claims=Claims(report=report),
         workloads=Workloads(
             report=report,
             applied=tuple(deed for deed in scenario.deeds if isinstance(deed, Apply)),
@@ -323,7 +329,7 @@ def watching(scenario: Scenario, world: Stored, replicas: Mapping[str, Watched],
         ),
         conditions=Conditions(report=report),
         unexpected=Unexpected(report=report),
-        bounds=Bounds(report=report),
+        bounds=Bounds(report=report, most_tasks=136 + 2 * len(CLAIM_KINDS) * scenario.claims),
         memory=Memory(report=report),
         dice=Random(f"{scenario.seed}/oracles"),
         untold=hooked(scenario, WEBHOOK)["statuses"],
