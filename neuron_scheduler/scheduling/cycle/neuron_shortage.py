@@ -57,7 +57,9 @@ class NeuronShortage:
 def _cores_in_pieces(node_info: NodeInfo) -> int:
     """Index definition: the free cores of devices that other pods use in part; they are no free devices."""
     machine, free = node_info.machine, node_info.free_cores
-    return 0 if machine is None else free.bit_count() - whole_free_devices(machine, free) * machine.cores_per_device
+    if machine is None or machine.published is not None:
+        return 0
+    return free.bit_count() - whole_free_devices(machine, free) * machine.cores_per_device
 
 
 def warm_up_neuron_shortage(view: View, request: NeuronRequest) -> None:

@@ -14,7 +14,7 @@ look at no other pod. Of the domains that are enough, the one with the least roo
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -24,6 +24,7 @@ from neuron_scheduler.cluster.index.nodeset import NodeSet, less, membership
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
+from neuron_scheduler.model.devices import WantedDevices
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import NETWORK_LAYERS, ULTRASERVER_2, ULTRASERVER_4, ULTRASERVER_SIZES, Node
 from neuron_scheduler.model.pod import Pod
@@ -31,6 +32,7 @@ from neuron_scheduler.model.resources import PODS
 from neuron_scheduler.model.selectors import PodAffinityTerm
 from neuron_scheduler.neuron.capability import how_many
 from neuron_scheduler.neuron.catalog import Machine
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.groups.gang import Gang
 from neuron_scheduler.scheduling.plugins.neuron_topology import machines
 
@@ -88,10 +90,22 @@ class PodRoom:
     def _sets(self, node_info: NodeInfo, neuron: NeuronRequest) -> int:
         if node_info.machine is None:
             return 0
+        if neuron.wanted is not None:
+            return _claims_beside(node_info.machine.published, node_info.free_cores, neuron.wanted)
         if len(neuron.counts) == 1 and not neuron.init_counts:
             return how_many(node_info.machine, node_info.free_cores, neuron)
         cores = neuron.total * (node_info.machine.cores_per_device if neuron.unit is Unit.DEVICE else 1)
         return node_info.free_cores.bit_count() // cores
+
+
+def _claims_beside(published: Any, free: CoreMask, wanted: WantedDevices) -> int:
+    """Return how many pods with these claims may get devices: they need no block, and perhaps no Neuron device."""
+    alone = None if published is None else published.place(published.all, wanted)
+    if alone is None:
+        return 0
+    if alone.ids:
+        return int(free & published.neuron).bit_count() // len(alone.ids)
+    return int(free).bit_count() // max(1, int(alone.cores).bit_count())
 
 
 _room = lru_cache(maxsize=1024)(PodRoom)
@@ -180,7 +194,7 @@ def empty_machines(view: View, pod: Pod) -> Rooms:
     """Return the room for pods that ask for as much Neuron as this one, if every machine were free."""
     kinds, neuron = machines(view), pod.neuron
     numbers = [
-        (0 if neuron is None else machine.size(neuron.unit) // neuron.total, kinds.get(machine) & view.live)
+        (0 if neuron is None else machine.size(neuron.unit) // max(1, neuron.total), kinds.get(machine) & view.live)
         for machine in kinds.values
         if isinstance(machine, Machine)
     ]

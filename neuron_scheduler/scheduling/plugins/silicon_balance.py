@@ -58,7 +58,8 @@ class Surplus:
             return STEPS
         left = whole - node_info.used.get(self.resource, 0)
         left *= left > 0  # more may be in use than there is
-        silicon = node_info.neuron_usage.free.bit_count()
+        free = node_info.neuron_usage.free
+        silicon = (free if machine.published is None else free & machine.all_cores).bit_count()
         return STEPS + (left * machine.core_count - silicon * whole) * STEPS // (whole * machine.core_count)
 
 

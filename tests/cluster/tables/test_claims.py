@@ -31,6 +31,8 @@ from neuron_scheduler.neuron.claims.published import DeviceSet
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, select_node
 from neuron_scheduler.scheduling.cycle.trial import take
+from neuron_scheduler.scheduling.groups.regions import room_of
+from neuron_scheduler.scheduling.plugins.silicon_balance import STEPS, SURPLUS_OF_CPU
 from tests.support.builders import node, pod
 
 NEURON = DeviceClass("k", NEURON_DRIVER, (f'device.driver == "{NEURON_DRIVER}"',))
@@ -262,6 +264,18 @@ def test_a_pod_keeps_its_devices_when_others_are_published() -> None:
     cluster.claims.put(some_slice(device(0), device(1), device(2), generation=2))
     row = cluster.put_node(node("n"))
     assert (row.free_cores.bit_count(), row.pod_infos["uid-p"].pod.devices) == (2, (key_of(0),))
+
+
+@pytest.mark.parametrize(("of", "count", "room"), [(NEURON_DRIVER, 1, 3), (NEURON_DRIVER, 2, 1), (OTHER_DRIVER, 2, 4)])
+def test_other_drivers_devices_are_no_silicon(of: str, count: int, room: int) -> None:
+    """Not even where they are more; pods of a group have room for them, counted from above, and need no block."""
+    nics = some_slice(*(device(number, OTHER_DRIVER) for number in range(6)), name="nics", driver=OTHER_DRIVER)
+    others = DeviceClass("o", OTHER_DRIVER, (f'device.driver == "{OTHER_DRIVER}"',))
+    wanted = claim("c", DeviceRequest("r", of, count))
+    claims = table(some_slice(*map(device, range(4))), nics, others, wanted, claim("held", has=[1]))
+    row = Cluster(claims=claims).put_node(node("n"))
+    assert SURPLUS_OF_CPU(row) == STEPS + STEPS // 4
+    assert list(room_of(claims.put_pod(claiming()))(row)) == [room]
 
 
 def test_claims_hold_devices_by_their_allocation() -> None:
