@@ -15,6 +15,9 @@ from neuron_scheduler.model.version import Version
 
 NEURON_DRIVER: Final = "neuron.aws.com"
 PROTECTION: Final = "resource.kubernetes.io/delete-protection"
+NO_CLASS: Final = "does not exist"
+"""How the refusal of a pod ends whose device class is missing; upstream, too, waits for that as `Unschedulable`."""
+NEVER: Final = "node(s) publish no devices for all claims, even when they are empty"
 MOST_RESERVATIONS: Final = 256
 """Pods that may use one claim (`ResourceClaimReservedForMaxSize`)."""
 

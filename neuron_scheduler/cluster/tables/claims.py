@@ -13,6 +13,7 @@ never by their reservations: the controller also reserves for pods that were bou
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from operator import attrgetter
 from typing import Final
 
 import attrs
@@ -20,6 +21,7 @@ import attrs
 from neuron_scheduler.model.devices import (
     MOST_RESERVATIONS,
     NEURON_DRIVER,
+    NO_CLASS,
     ClaimReference,
     DeviceClass,
     DeviceKey,
@@ -45,6 +47,8 @@ MOST_CONSTRAINTS: Final = 8
 MOST_REQUESTS: Final = 32
 _MOST_KINDS: Final = 16
 """Sets of devices that are asked how many devices a pod gets."""
+
+_PLACE: Final = attrgetter("device.driver", "pool", "device.name", "device.source")
 
 _Pool = tuple[str, str]
 """Driver and name."""
@@ -202,7 +206,7 @@ class Claims:
                     unserved = each.unserved or device.unserved or ("" if is_complete else NO_POOL)
                     marked = device if unserved == device.unserved else attrs.evolve(device, unserved=unserved)
                     found.append(PublishedDevice(marked, alias, (*device.taints, *self._taints_of(pool, device.name))))
-        found.sort(key=lambda each: (each.device.driver, each.pool, each.device.name))  # whatever came first
+        found.sort(key=_PLACE)  # whatever came first
         return device_set(tuple(found), node.instance_type) if found else None
 
     def _taints_of(self, pool: _Pool, device: str) -> Iterable[DeviceTaint]:
@@ -402,7 +406,7 @@ class Claims:
                 device_class = self._classes.get(request.class_name)
                 where = f'resourceclaim "{claim.name}", request "{request.name}"'
                 if device_class is None:
-                    return f"{where}: device class {request.class_name} does not exist"
+                    return f"{where}: device class {request.class_name} {NO_CLASS}"
                 if device_class.unserved:
                     return f"{where}: {device_class.unserved} of its class is not served by this scheduler"
                 selectors = (*device_class.selectors, *request.selectors)

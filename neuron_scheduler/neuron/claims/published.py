@@ -13,7 +13,15 @@ from weakref import WeakValueDictionary
 
 import attrs
 
-from neuron_scheduler.model.devices import NEURON_DRIVER, AttributeValue, Device, DeviceKey, DeviceTaint, WantedDevices
+from neuron_scheduler.model.devices import (
+    NEURON_DRIVER,
+    NEVER,
+    AttributeValue,
+    Device,
+    DeviceKey,
+    DeviceTaint,
+    WantedDevices,
+)
 from neuron_scheduler.model.memo import memoise
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.selectors import Toleration
@@ -33,7 +41,6 @@ EFFECTS: Final = ("NoSchedule", "NoExecute")
 """Of the taints that keep requests off; others only inform."""
 FAILS: Final = "CEL runtime error in a selector of request {}: {}"
 TAINTED: Final = "node(s) had devices with untolerated taint(s) {}"
-NEVER: Final = "node(s) publish no devices for all claims, even when they are empty"
 NO_POOL: Final = "its pool is incomplete"
 """Stands for a device's field that is not served."""
 INCOMPLETE: Final = "node(s) had an incomplete pool of devices, and a claim asks for all"

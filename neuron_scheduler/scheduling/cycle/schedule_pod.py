@@ -229,7 +229,7 @@ def _refused_pod(cluster: Cluster, refusal: PodRefusal) -> FitError:
         nodes=cluster.view.node_count,
         plugins=frozenset((refusal.plugin,)),
         pod_reason=refusal.reason,
-        new_node_cannot_help=True,
+        new_node_cannot_help=not refusal.is_awaited,
         cause=cause_of_pod(refusal),
     )
 

@@ -1,8 +1,8 @@
 """
 Upstream's CEL compiler as a program (`oracle/main.go`), which says which devices an expression matches.
 
-The other program is its allocator (`allocator/main.go`). Their `go.mod` pin the packages. Both are compiled once (under
-a minute) and kept in the cache folder.
+Other programs are its allocator (`allocator/main.go`) and its end-to-end tests. Their `go.mod` pin the packages. Each
+is compiled once (under a minute; the last one in minutes) and kept in the cache folder.
 """
 
 import json
@@ -19,6 +19,7 @@ from tests.neuron.claims.expressions import Device
 
 SOURCE: Final = Path(__file__).parent / "oracle"
 ALLOCATOR: Final = Path(__file__).parent / "allocator"
+END_TO_END: Final = Path(__file__).parents[2] / "end_to_end" / "upstream"
 
 
 @attrs.frozen
@@ -48,5 +49,5 @@ def asked(source: Path, cases: Iterable[Mapping[str, Any]]) -> list[Any]:
 
 
 if __name__ == "__main__":
-    for source in (SOURCE, ALLOCATOR):
+    for source in (SOURCE, ALLOCATOR, END_TO_END):
         sys.stdout.write(f"{f'{source.name} of upstream':24}{build_source(source)}\n")

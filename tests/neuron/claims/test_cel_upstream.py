@@ -3,6 +3,7 @@
 import random
 import re
 from collections import Counter
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -11,7 +12,7 @@ from neuron_scheduler.model.version import Version
 from neuron_scheduler.neuron.claims.cel import Attribute, CelError, DeviceSelector, compile_selector
 from tests.control_plane.binaries import kubernetes_version, releases
 from tests.neuron.claims.expressions import Device, Source
-from tests.neuron.claims.oracle import SOURCE, answers
+from tests.neuron.claims.oracle import ALLOCATOR, END_TO_END, SOURCE, answers
 
 pytestmark = [
     pytest.mark.control_plane,  # the program is compiled with it
@@ -70,9 +71,9 @@ def test_random_expressions_match_as_upstream_says() -> None:
     assert min(counts["True"], counts["False"], counts["error"]) >= 10_000
 
 
-@pytest.mark.parametrize("source", ["oracle", "allocator"])
-def test_upstream_is_of_the_newest_release(source: str) -> None:
+@pytest.mark.parametrize("source", [SOURCE, ALLOCATOR, END_TO_END])
+def test_upstream_is_of_the_newest_release(source: Path) -> None:
     """Whoever adopts a release of Kubernetes compares with its code."""
-    pinned = re.search(r"k8s.io/dynamic-resource-allocation v0(\S+)", (SOURCE.parent / source / "go.mod").read_text())
+    pinned = re.search(r"k8s.io/dynamic-resource-allocation v0(\S+)", (source / "go.mod").read_text())
     assert pinned is not None
     assert f"v1{pinned[1]}" == kubernetes_version(releases()[-1])

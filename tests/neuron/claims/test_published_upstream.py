@@ -18,7 +18,6 @@ from neuron_scheduler.scheduling.plugins.dynamic_resources import CEL_ERROR
 from tests.neuron.claims.cases import NODE, Case, Object, Source, devices_of
 from tests.neuron.claims.oracle import ALLOCATOR, asked
 from tests.support.builders import node, pod
-from tests.support.thoroughness import examples
 from tests.support.wire_objects import encoded
 
 pytestmark = [
@@ -26,7 +25,7 @@ pytestmark = [
     pytest.mark.timeout(400),  # it may have to be compiled first
 ]
 
-CASES: Final = examples(8_000)
+CASES: Final = 8_000
 
 
 GIVES_UP: Final = "cannot add device"
