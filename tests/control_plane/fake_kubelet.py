@@ -14,6 +14,8 @@ import anyio.abc
 import attrs
 
 from tests.control_plane.rest import STRATEGIC, ApiError, Object, RestClient
+from tests.simulation.oracles.change import Key
+from tests.simulation.oracles.claims import keys_of, problems_of
 
 PAUSE: Final = 0.1  # seconds
 
@@ -54,10 +56,22 @@ class FakeKubelet:
         if "deletionTimestamp" in metadata and metadata["uid"] not in self._ending:
             self._ending.add(metadata["uid"])
             ends.start_soon(self._end, pod)
-        elif "deletionTimestamp" not in metadata and pod["status"].get("phase") == "Pending":
+        elif (
+            "deletionTimestamp" not in metadata and pod["status"].get("phase") == "Pending" and await self._prepare(pod)
+        ):
             body = {"status": running(pod)}
             with unless_outrun():
                 await _insist(partial(self.api.patch, f"{path_of(pod)}/status", body, content_type=STRATEGIC))
+
+    async def _prepare(self, pod: Object) -> bool:
+        """Return whether a pod has its claims as a kubelet needs them."""
+        claims = dict[Key, Object]()
+        for key, _ in keys_of(pod):
+            with unless_outrun():
+                claims[key] = await self.api.get(
+                    f"/apis/resource.k8s.io/v1/namespaces/{key[0]}/resourceclaims/{key[1]}"
+                )
+        return not any(problems_of(pod, claims.get))
 
     async def _end(self, pod: Object) -> None:
         """Delete a terminating pod for good, once its grace is over."""

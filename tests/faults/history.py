@@ -1,5 +1,5 @@
 """
-What really happened: every change of pods, nodes, Leases and Events that the API server committed, and its judgement.
+What really happened: every change of pods, nodes, Leases, Events and claims at the API server, and its judgement.
 
 Recorded by watches directly at the API server, beside the proxy, and judged by the oracles of the simulation. Refuses
 to have rules of its own.
@@ -26,6 +26,7 @@ COLLECTIONS: Final = {
     "Node": "/api/v1/nodes",
     "Lease": "/apis/coordination.k8s.io/v1/leases",
     "Event": "/apis/events.k8s.io/v1/events",
+    "ResourceClaim": "/apis/resource.k8s.io/v1/resourceclaims",
 }
 PAUSE: Final = 0.1  # seconds before a watch that has ended is opened again
 

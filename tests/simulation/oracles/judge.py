@@ -11,6 +11,7 @@ import attrs
 
 from tests.simulation.oracles.allocations import Allocations
 from tests.simulation.oracles.change import Change, Key, Oracle, Report, Violation
+from tests.simulation.oracles.claims import Claims
 from tests.simulation.oracles.cores import Cores
 from tests.simulation.oracles.node_states import NodeStates
 from tests.simulation.oracles.nodes_that_fit import NodesThatFit
@@ -47,12 +48,13 @@ class Changes:
     """The oracles that need committed changes only, in the order in which they must see them."""
 
     nodes: NodeStates
+    claims: Claims
     oracles: tuple[Oracle, ...]
 
     def changed(self, change: Change) -> None:
         """Show all of them a change."""
         self.nodes.changed(change)
-        for oracle in self.oracles:
+        for oracle in (self.claims, *self.oracles):
             oracle.changed(change)
 
 
@@ -61,6 +63,7 @@ def of_changes(terms: Terms, report: Report) -> Changes:
     nodes = NodeStates(told_within=terms.told_within, started_at=terms.started_at)
     return Changes(
         nodes,
+        Claims(report=report),
         (
             Cores(report=report, nodes=nodes),
             Allocations(report=report, nodes=nodes),

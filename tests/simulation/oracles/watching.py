@@ -21,7 +21,6 @@ from tests.simulation.history import History
 from tests.simulation.http_faults import LATE, WEBHOOK
 from tests.simulation.oracles.bounds import Bounds
 from tests.simulation.oracles.change import ADDED, Change, Object, uid_of, version_of
-from tests.simulation.oracles.claims import Claims
 from tests.simulation.oracles.conditions import Conditions
 from tests.simulation.oracles.evictions import Evictions
 from tests.simulation.oracles.groups import Groups
@@ -123,7 +122,6 @@ class Watching:
     kept_leases: KeptLeases
     evictions: Evictions
     groups: Groups
-    claims: Claims
     workloads: Workloads
     conditions: Conditions
     unexpected: Unexpected
@@ -149,8 +147,7 @@ class Watching:
         if change.kind == "Pod" and change.author:
             self.leaders.believed(change.at, self._may_bind())
         self.changes.changed(change)
-        oracles = self.leaders, self.evictions, self.groups, self.claims, self.promptness, self.conditions, self.bounds
-        for oracle in oracles:
+        for oracle in (self.leaders, self.evictions, self.groups, self.promptness, self.conditions, self.bounds):
             oracle.changed(change)
         if change.kind in {"Pod", "Node", "ResourceClaim", "ResourceSlice"}:
             self._changed_at = CLOCK.now
@@ -200,7 +197,7 @@ class Watching:
         left_out = self._without_message()
         self.conditions.silent(now, self.store.objects("pods"), quiet_since=quiet_since, left_out=left_out)
         self.groups.silent(now, quiet_since=quiet_since, left_out=left_out)
-        self.claims.silent(now, quiet_since=quiet_since, left_out=self._decided())
+        self.changes.claims.silent(now, quiet_since=quiet_since, left_out=self._decided())
         self.workloads.ended()
 
     def _at_rest(self, name: str, parts: Parts) -> None:
@@ -321,7 +318,6 @@ def watching(scenario: Scenario, world: Stored, replicas: Mapping[str, Watched],
             nodes=changes.nodes,
             late=max((fault.seconds for fault in scenario.faults if fault.kind in _DELAYS), default=0.0),
         ),
-        claims=Claims(report=report),
         workloads=Workloads(
             report=report,
             applied=tuple(deed for deed in scenario.deeds if isinstance(deed, Apply)),
