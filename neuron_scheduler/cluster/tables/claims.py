@@ -203,7 +203,7 @@ class Claims:
             alias = "" if pool[1] == node.name else pool[1]
             for each in slices if all(each.node_name == node.name for each in slices) else ():
                 for device in each.devices:
-                    unserved = each.unserved or device.unserved or ("" if is_complete else NO_POOL)
+                    unserved = ("" if is_complete else NO_POOL) or each.unserved or device.unserved
                     marked = device if unserved == device.unserved else attrs.evolve(device, unserved=unserved)
                     found.append(PublishedDevice(marked, alias, (*device.taints, *self._taints_of(pool, device.name))))
         found.sort(key=_PLACE)  # whatever came first

@@ -75,7 +75,8 @@ class Source:
     _dice: Random
 
     def case(self) -> Case:
-        slices = [each for driver in sorted({*self._dice.choices(DRIVERS, k=2)}) for each in self._pool(driver)]
+        names = self._dice.sample((NODE, f"pool-{NODE}"), 2)
+        slices = [each for name in names for each in self._pool(name, self._dice.choice(DRIVERS))]
         return Case(
             slices=slices,
             classes=[
@@ -89,9 +90,9 @@ class Source:
     def _often(self, share: float) -> bool:
         return self._dice.random() < share
 
-    def _pool(self, driver: str) -> list[Object]:
+    def _pool(self, name: str, driver: str) -> list[Object]:
         """Return the slices of a pool: mostly one, rarely not all of them, or with a name twice."""
-        count = self._dice.choice((2, 4, 8, 8) if driver == NEURON else (1, 2, 2))
+        count = self._dice.choice((2, 4, 4, 5) if driver == NEURON else (1, 2, 2))
         ids = [*range(count)]
         if self._often(0.2):
             self._dice.shuffle(ids)
@@ -100,12 +101,12 @@ class Source:
         parts = [part for part in (devices[:cut], devices[cut:]) if part]
         if self._often(0.03):
             parts[-1].append(self._device(driver, 0, count))
-        missing, name = int(self._often(0.03)), self._dice.choice((NODE, NODE, f"pool-{NODE}"))
+        missing = int(self._often(0.03))
         pool = {"name": name, "generation": 2, "resourceSliceCount": len(parts) + missing}
         old = [(pool | {"generation": 1}, devices[:1])] if self._often(0.1) else []
         return [
             _object(
-                f"{driver}-{number}",
+                f"{name}-{number}",
                 {"driver": driver, "nodeName": NODE, "pool": of, "devices": part},
             )
             for number, (of, part) in enumerate([*((pool, part) for part in parts), *old])
