@@ -111,10 +111,10 @@ def _changes_of_devices(cluster: Cluster, changed: DeviceObject, *, is_gone: boo
     for name in effects.held:
         cluster.refresh_claimed(name)
         changes.append(SpaceChanged(name))
-    if isinstance(changed, ResourceClaim):
-        changes.append(DevicesChanged(effects.held, changed.key))
     for raw in filter(None, map(claims.pod, effects.pods)):
         changes += _put_pod(cluster, raw, claims.resolve(raw))
+    if isinstance(changed, ResourceClaim):  # last: an observer may resolve these pods again
+        changes.append(DevicesChanged(effects.held, changed.key))
     return changes
 
 

@@ -57,14 +57,16 @@ class ClaimBinder:
     reporter: PodReporter
     clock: Callable[[], float]
     waiting: int = attrs.field(default=0, init=False)
-    _useless: dict[str, str] = attrs.field(factory=dict, init=False)  # claims whose node does not take the pod, by uid
+    _useless: set[str] = attrs.field(factory=set, init=False)  # keys of claims whose devices are being taken back
     _since: dict[str, float] = attrs.field(factory=dict, init=False)  # when a pod was first seen to wait, by uid
     _changed: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
-    def observe(self, _: Change) -> None:
+    def observe(self, change: Change) -> None:
         if self.waiting:
             self._changed.set()
             self._changed = anyio.Event()
+        if isinstance(change, DevicesChanged) and change.claim in self._useless:
+            self._look_at(change.claim)
 
     async def run(self) -> None:
         """Tell owners which claims are missing, and take back what is of no use, from time to time."""
@@ -74,18 +76,17 @@ class ClaimBinder:
             await self._take_back_useless()
 
     async def _take_back_useless(self) -> None:
-        """Take back the devices of pods that still wait; none of them is decided meanwhile."""
-        for key, uid in [*self._useless.items()]:
-            pod = self.claims.pod(uid)
-            waits = pod is not None and not pod.node_name and not self.claims.is_decided(uid)
-            if waits and self.may_bind():
-                self._resolve(self.claims.keep((key,)))
-                try:
-                    waits = not await self.take_back(key)
-                finally:
-                    self._resolve(self.claims.end_writing(""))
-            if not waits:
-                self._useless.pop(key, None)
+        """Take back what is of no use until that is seen: a write without an answer may be carried out later."""
+        for key in [*self._useless]:
+            if key in self._useless and self.may_bind():
+                await self._take_back(key)
+
+    def _look_at(self, key: str) -> None:
+        """Let pods use a claim again once it has no devices."""
+        claim = self.claims.claims.get(key)
+        if claim is None or claim.allocation is None:
+            self._useless.discard(key)
+            self._resolve(self.claims.release(key))
 
     def _report_missing(self) -> None:
         now, waiting = self.clock(), self.claims.waiting
@@ -101,8 +102,9 @@ class ClaimBinder:
         for reference in pod.claims:
             claim = self.claims.claims.get(f"{pod.namespace}/{reference.claim_name}")
             mine = claim is not None and claim.allocation is not None and {*claim.reserved_for} <= {pod.uid}
-            if claim is not None and mine and not claim.reserved_for_others:
-                self._useless[claim.key] = pod.uid
+            if claim is not None and mine and not claim.reserved_for_others and self.claims.is_free(claim.key):
+                self._useless.add(claim.key)
+                self._resolve(self.claims.keep(claim.key))
 
     def on_decided(self, pod: Pod, plan: ClaimPlan) -> None:
         """Keep the claims of a plan from other pods until it is carried out."""
@@ -126,7 +128,7 @@ class ClaimBinder:
             rival = self.claims.rival_of(write.claim.key)
             if rival is not None:
                 log.info("Claim got devices of another one; taking it back", claim=write.claim.key, other=rival)
-                await self.take_back(write.claim.key)
+                await self._take_back(write.claim.key)
                 return _refusal(f"claim {write.claim.name} got devices that another claim has")
         return None
 
@@ -195,15 +197,16 @@ class ClaimBinder:
                 self.waiting -= 1
         return False
 
-    async def take_back(self, key: str) -> bool:
-        """Take a claim's devices back, and return whether it has none; else it keeps them for its pod."""
+    async def _take_back(self, key: str) -> None:
+        """Take a claim's devices back; until that is seen, it is no pod's."""
+        self._useless.add(key)
+        self._resolve(self.claims.keep(key))
+        self._look_at(key)
         claim = self.claims.claims.get(key)
-        if claim is None or claim.allocation is None:
-            return True
-        result = await self.writer.take_back(claim)
-        if isinstance(result, ClaimFailed):
-            log.warning("Claim could not give its devices back", claim=key, err=result.message)
-        return not isinstance(result, ClaimFailed)
+        if claim is not None and claim.allocation is not None:
+            result = await self.writer.take_back(claim)
+            if isinstance(result, ClaimFailed):
+                log.warning("Claim could not give its devices back", claim=key, err=result.message)
 
 
 def _refusal(message: str) -> Refused:

@@ -312,13 +312,19 @@ class Claims:
     def _others_with(self, keys: Iterable[str], uid: str) -> list[str]:
         return [user for key in keys for user in self._users.get(key, ()) if user != uid]
 
-    def keep(self, keys: Collection[str]) -> list[str]:
-        """Note that claims are being written for no pod: they are nobody's. Returns the pods that may want them."""
-        self._writing.update(dict.fromkeys(keys, ""))
-        return self._others_with(keys, "")
+    def keep(self, key: str) -> list[str]:
+        """Note that a claim's devices are being taken back: it is no pod's. Returns the pods that may want it."""
+        self._writing[key] = ""
+        return self._others_with((key,), "")
 
-    def is_decided(self, uid: str) -> bool:
-        return uid in self._decided
+    def release(self, key: str) -> list[str]:
+        """Note that a claim's devices have been taken back; return the pods that may want it."""
+        self._writing.pop(key, None)
+        return self._others_with((key,), "")
+
+    def is_free(self, key: str) -> bool:
+        """Return whether no pod uses a claim, or is about to."""
+        return key not in self._writing and not self._is_in_use(key)
 
     def withdraw(self, uid: str) -> None:
         """Note that a pod is not being bound any more."""
