@@ -735,7 +735,8 @@ async def test_only_we_give_neuron_devices_to_claims(
     plane: ControlPlane, customized: Callable[..., Awaitable[None]]
 ) -> None:
     """
-    kube-scheduler may give other drivers' devices; Kubernetes' controller takes Neuron's back, and nobody else.
+    kube-scheduler may give other drivers' devices; Kubernetes' controller takes Neuron's back, and nobody else. Before
+    that nobody takes the finalizer away.
 
     When the policy is deleted as the component says, kube-scheduler may give them again.
     """
@@ -774,6 +775,11 @@ async def test_only_we_give_neuron_devices_to_claims(
             assert (await answer(api, "given", TAKEN_BACK, dryRun="All"))[0] == 403
         for api in (ours, controller):
             assert await answer(api, "given", TAKEN_BACK, dryRun="All") == (200, "")
+        protection = {"metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"]}}
+        await plane.admin.request("PATCH", f"{CLAIMS}/given", protection, content_type=MERGE)
+        for change, code in (({"metadata": {"finalizers": None}}, 403), ({"metadata": {"labels": {"a": "b"}}}, 200)):
+            asked = await plane.admin.request("PATCH", f"{CLAIMS}/given", change, content_type=MERGE, dryRun="All")
+            assert asked[0] == code
         flags = ("--kubeconfig", plane.folder / "kubeconfig")
         await anyio.to_thread.run_sync(kubectl, "delete", "-k", "manifests/components/claims/policy", *flags)
 

@@ -45,6 +45,8 @@ GATE: Final = "resource claims"
 MOST_CONSTRAINTS: Final = 8
 """Of one pod."""
 MOST_REQUESTS: Final = 32
+MOST_SELECTING: Final = 1_000
+"""Characters of the different selectors of a pod's claims: each is evaluated for each device of each kind of node."""
 _MOST_KINDS: Final = 16
 """Sets of devices that are asked how many devices a pod gets."""
 
@@ -119,10 +121,10 @@ class Claims:
             case DeviceTaintRule():
                 return ClaimEffects(published=frozenset(self._take_out_rule(old.name)))
             case ResourceClaim():
-                effects = self._put_claim(attrs.evolve(old, allocation=None))
+                held = self._put_claim(attrs.evolve(old, allocation=None)).held
                 del self.claims[old.key]
                 self._writing.pop(old.key, None)
-                return effects
+                return ClaimEffects(held=held, pods=tuple(self._some_users_of(old.key)))
 
     def _take_out_slice(self, name: str) -> Iterable[str]:
         """Take a slice out, and return the nodes of its pool: the others of its slices may count, or not, for that."""
@@ -163,7 +165,13 @@ class Claims:
         elif old is None or (old.uid, old.allocation) != (new.uid, new.allocation):
             self._allocated_at[new.key] = int(new.resource_version or 0)
         self.claims[new.key] = new
-        return ClaimEffects(held=frozenset(held), pods=tuple(self._users.get(new.key, ())))
+        if old is not None and attrs.evolve(new, resource_version=old.resource_version) == old:
+            return ClaimEffects()  # somebody has changed a label
+        return ClaimEffects(held=frozenset(held), pods=tuple(self._some_users_of(new.key)))
+
+    def _some_users_of(self, key: str) -> Iterable[str]:
+        """Return the first pods that refer to a claim; no more may use it at once, so the others wait."""
+        return islice(self._users.get(key, ()), MOST_RESERVATIONS)
 
     def _pools_of(self, claim: ResourceClaim | None) -> Iterable[_Pool]:
         devices = () if claim is None or claim.allocation is None else claim.allocation.devices
@@ -218,10 +226,12 @@ class Claims:
     def _note_kind(self, name: str, published: DeviceSet | None) -> None:
         before, known = self._kind_of.pop(name, None), len(self._kinds)
         if before is not None and before is not published:
-            self._kinds -= Counter((before,))
-            self._are_kinds_new = self._are_kinds_new or len(self._kinds) != known
+            self._kinds[before] -= 1
+            if not self._kinds[before]:
+                del self._kinds[before]
+                self._are_kinds_new = True
         if published is not None and published is not before:
-            self._are_kinds_new = self._are_kinds_new or published not in self._kinds
+            self._are_kinds_new = self._are_kinds_new or (published not in self._kinds and known < _MOST_KINDS)
             self._kinds[published] += 1
         if published is not None:
             self._kind_of[name] = published
@@ -348,10 +358,9 @@ class Claims:
         on = tuple(each.allocation.on for each in claims if each.allocation and each.allocation.on is not None)
         constraints = attrs.evolve(_without_references(raw.constraints), claimed_on=on)
         open_claims = [each for each in claims if each.allocation is None]
-        wanted = self._wanted_of(open_claims)
-        refusal = raw.refusal or self._refusal(raw, claims) or (wanted if isinstance(wanted, str) else "")
-        if refusal or isinstance(wanted, str):
-            return attrs.evolve(raw, refusal=refusal, devices=devices, constraints=constraints)
+        wanted = raw.refusal or self._refusal(raw, claims) or self._wanted_of(open_claims)
+        if isinstance(wanted, str):
+            return attrs.evolve(raw, refusal=wanted, devices=devices, constraints=constraints)
         neuron = self._request(wanted) if open_claims else None
         if any(not each.count for each in wanted.requests):
             self._want_all[raw.uid] = None
@@ -359,13 +368,14 @@ class Claims:
 
     def _claims_of(self, raw: Pod) -> tuple[list[ResourceClaim], str]:
         """Return a pod's claims, and why it has to wait for one; empty if it has not."""
-        found, problem = list[ResourceClaim](), ""
+        found, problem = dict[str, ResourceClaim](), ""
         for reference in raw.claims:
             if not reference.needs_none:
                 claim = self.claims.get(f"{raw.namespace}/{reference.claim_name}") if reference.claim_name else None
                 problem = problem or self._problem(raw, reference, claim)
-                found += [] if claim is None or claim in found else [claim]
-        return found, problem
+                if claim is not None:
+                    found[claim.key] = claim
+        return [*found.values()], problem
 
     def _problem(self, raw: Pod, reference: ClaimReference, claim: ResourceClaim | None) -> str:
         if not reference.claim_name:
@@ -393,15 +403,21 @@ class Claims:
                 return f'resourceclaim "{claim.name}" is reserved for something that is no pod'
             if claim.allocation is None and raw.group is not None and self._is_shared_in_group(raw, claim):
                 return f'resourceclaim "{claim.name}" has no devices yet, and several pods of its group share it'
-        count = sum(len(claim.constraints) for claim in claims)
-        return f"its claims have {count} constraints, and at most {MOST_CONSTRAINTS} are served" * (
-            count > MOST_CONSTRAINTS
-        )
+        requests = [request for claim in claims for request in claim.requests]
+        selectors = {selector for request in requests for selector in request.selectors}
+        for count, most, what in (
+            (sum(len(claim.constraints) for claim in claims), MOST_CONSTRAINTS, "constraints"),
+            (len(requests), MOST_REQUESTS, "requests"),
+            (sum(map(len, selectors)), MOST_SELECTING, "characters of different selectors"),
+        ):
+            if count > most:
+                return f"its claims have {count} {what}, and at most {most} are served"
+        return ""
 
     def _is_shared_in_group(self, raw: Pod, claim: ResourceClaim) -> bool:
         """A group's members are placed at once, each with the devices of its own claims."""
-        groups = [self._pods[uid].group for uid in self._users.get(claim.key, ())]
-        return sum(each is not None and raw.group is not None and each.key == raw.group.key for each in groups) > 1
+        others = (self._pods[uid].group for uid in self._some_users_of(claim.key) if uid != raw.uid)
+        return any(each is not None and raw.group is not None and each.key == raw.group.key for each in others)
 
     def _wanted_of(self, claims: Sequence[ResourceClaim]) -> WantedDevices | str:
         """Return what claims without devices ask for; or why that cannot be served."""
@@ -424,8 +440,6 @@ class Claims:
             for each in claim.constraints:
                 names = each.requests or tuple(numbers)
                 constraints.append((each.attribute, tuple(numbers[name] for name in names if name in numbers)))
-        if len(requests) > MOST_REQUESTS:
-            return f"its claims have {len(requests)} requests, and at most {MOST_REQUESTS} are served"
         return WantedDevices(tuple(requests), tuple(constraints))
 
     def _request(self, wanted: WantedDevices) -> NeuronRequest:

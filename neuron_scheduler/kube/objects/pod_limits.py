@@ -44,6 +44,8 @@ MOST: Final = {
     "volumes": 500,
     # Each is removed by a controller.
     "scheduling gates": 500,
+    # Each is looked up whenever one of them changes. Manifests have one or two.
+    "resource claims": 100,
 }
 """What is counted, with the most that a pod may have of it. The API server itself has no limit for any of them."""
 
@@ -59,7 +61,8 @@ def too_much(spec: wire.PodSpec, labels: Mapping[str, str]) -> str:
             resources = container.resources
             parts += 1 + len(container.ports or ())
             parts += 0 if resources is None else len(resources.requests or ()) + len(resources.limits or ())
-        if parts <= _FEW and not (spec.init_containers or spec.scheduling_gates or spec.resources or spec.overhead):
+        rare = spec.init_containers or spec.scheduling_gates or spec.resources or spec.overhead or spec.resource_claims
+        if parts <= _FEW and not rare:
             return ""  # most pods
     for (parts_of_a_kind, most), count in zip(MOST.items(), _counts(spec, labels), strict=True):
         if count > most:
@@ -129,6 +132,7 @@ def _counts(spec: wire.PodSpec, labels: Mapping[str, str]) -> Iterator[int]:
     yield _sum(container.ports for container in containers)
     yield len(spec.volumes or ())
     yield len(spec.scheduling_gates or ())
+    yield len(spec.resource_claims or ())
 
 
 def _pod_terms(affinity: wire.PodAffinity | None) -> Iterator[wire.PodTerm]:

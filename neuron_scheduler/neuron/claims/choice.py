@@ -109,7 +109,8 @@ class _Chooser:
         (values, requests), *rest = constraints
         for value in values:
             narrowed = tuple(mask & value if number in requests else mask for number, mask in enumerate(masks))
-            yield from self._narrow(tuple(rest), narrowed)
+            if self._disjoint(narrowed) is not None:  # else no values of the other constraints help
+                yield from self._narrow(tuple(rest), narrowed)
 
     def _has_enough(self, masks: Sequence[int]) -> bool:
         for demand, mask in zip(self.demands, masks, strict=True):

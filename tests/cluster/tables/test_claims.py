@@ -8,6 +8,7 @@ import pytest
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.tables.claims import GATE, Claims
 from neuron_scheduler.model.devices import (
+    MOST_RESERVATIONS,
     NEURON_DRIVER,
     PROTECTION,
     ClaimAllocation,
@@ -192,6 +193,10 @@ def test_for_what_a_pod_waits(references: tuple[ClaimReference, ...], known: Res
     [
         (claim(unserved="x"), 'resourceclaim "c": x is not served by this scheduler'),
         (claim(reserved_for_others=True), 'resourceclaim "c" is reserved for something that is no pod'),
+        (
+            claim("c", DeviceRequest("r", NEURON_DRIVER, 1, ("x" * 1_001,))),
+            "its claims have 1001 characters of different selectors, and at most 1000 are served",
+        ),
         (claim(constraints=(MatchAttribute("a"),) * 9), "its claims have 9 constraints, and at most 8 are served"),
         (
             claim("c", DeviceRequest("r", "none")),
@@ -276,6 +281,15 @@ def test_other_drivers_devices_are_no_silicon(of: str, count: int, room: int) ->
     row = Cluster(claims=claims).put_node(node("n"))
     assert SURPLUS_OF_CPU(row) == STEPS + STEPS // 4
     assert list(room_of(claims.put_pod(claiming()))(row)) == [room]
+
+
+def test_a_change_of_a_claim_that_means_nothing_concerns_no_pod() -> None:
+    """Thousands may refer to it; of others only as many pods are told as may use it."""
+    claims = table(claim())
+    for number in range(300):
+        claims.put_pod(claiming(f"p{number}"))
+    assert claims.put(claim(version=2)).pods == ()
+    assert len(claims.put(claim(version=3, has=[0])).pods) == MOST_RESERVATIONS
 
 
 def test_claims_hold_devices_by_their_allocation() -> None:

@@ -45,7 +45,7 @@ _DIGESTS: Final = {
     "neuron-scheduler-leader": "21795faf6eb3 8516e108a361 d86cf12d9285 6a4686f4b271 4f53cda18c2b f12e1c233a1a",
     "neuron-scheduler-node-name": "21795faf6eb3 74234e98afe7 0de1ad78e7c6 b6095c99abf7 4f53cda18c2b e7e922e7ff34",
     "neuron-scheduler-name": "21795faf6eb3 74234e98afe7 0de1ad78e7c6 d0f5c1851f66 4f53cda18c2b d5fd12db32c6",
-    "neuron-scheduler-claims": "21795faf6eb3 74234e98afe7 845f1f949a12 8a7cb74e2078 4f53cda18c2b 5dbb75363196",
+    "neuron-scheduler-claims": "21795faf6eb3 74234e98afe7 d2c68eef7812 03ac18c167c7 29fc112b14fe 171ea61d90d9",
 }
 EXPECTED: Final = {name: dict(zip(_PARTS, text.split(), strict=True)) for name, text in _DIGESTS.items()}
 """A digest of each part of each policy."""
