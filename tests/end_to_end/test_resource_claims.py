@@ -9,6 +9,7 @@ import anyio
 import pytest
 import yaml
 
+from tests.control_plane.binaries import RELEASE
 from tests.control_plane.fake_kubelet import FakeKubelet
 from tests.control_plane.objects import create_node, create_pod, node_manifest, pod_manifest
 from tests.control_plane.rest import Object, RestClient
@@ -165,6 +166,7 @@ async def test_what_is_not_served_is_said(
     assert "allocation" not in (await claim_of(fleet, await fleet.get(f"{PODS}/odd"))).get("status", {})
 
 
+@pytest.mark.skipif(RELEASE in ("1.34", "1.35"), reason="the API server drops taints of devices")
 async def test_a_tainted_device_is_not_given(fleet: RestClient, claiming_scheduler: SchedulerProcess) -> None:
     """A request that tolerates the taint gets it; one for all devices of a node does not fit there."""
     for node in ("a", "b"):
