@@ -12,6 +12,7 @@ need no Lease. Whatever dies between them leaves claims that the next leader bin
 
 from collections.abc import Callable, Iterable
 from typing import ClassVar, Final
+from weakref import WeakValueDictionary
 
 import anyio
 import attrs
@@ -59,6 +60,7 @@ class ClaimBinder:
     waiting: int = attrs.field(default=0, init=False)
     _useless: set[str] = attrs.field(factory=set, init=False)  # keys of claims whose devices are being taken back
     _since: dict[str, float] = attrs.field(factory=dict, init=False)  # when a pod was first seen to wait, by uid
+    _locks: WeakValueDictionary[str, anyio.Lock] = attrs.field(factory=WeakValueDictionary, init=False)
     _changed: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
     def observe(self, change: Change) -> None:
@@ -98,17 +100,19 @@ class ClaimBinder:
                 self.on_refused(pod)
 
     def on_refused(self, pod: Pod) -> None:
-        """Take back the devices that only this pod may use: its node refuses it, or another claim is missing."""
+        """Take back devices that no pod uses yet: their node refuses this one, or another of its claims is missing."""
         for reference in pod.claims:
             claim = self.claims.claims.get(f"{pod.namespace}/{reference.claim_name}")
-            mine = claim is not None and claim.allocation is not None and {*claim.reserved_for} <= {pod.uid}
-            if claim is not None and mine and not claim.reserved_for_others and self.claims.is_free(claim.key):
+            if claim is None or claim.allocation is None or claim.reserved_for_others:
+                continue
+            if all(map(self.claims.pod, claim.reserved_for)) and self.claims.is_free(claim.key):
                 self._useless.add(claim.key)
                 self._resolve(self.claims.keep(claim.key))
 
     def on_decided(self, pod: Pod, plan: ClaimPlan) -> None:
         """Keep the claims of a plan from other pods until it is carried out."""
-        self._resolve(self.claims.decide(pod, [write.claim.key for write in plan.writes]))
+        given = [write.claim.key for write in plan.writes if write.allocation is not None]
+        self._resolve(self.claims.decide(pod, given))
 
     async def prepare(self, pod: Pod, plan: ClaimPlan) -> BindOutcome | None:
         """Carry a plan out; None if the pod can be bound now."""
@@ -121,7 +125,8 @@ class ClaimBinder:
         for write in plan.writes:
             if not self.may_bind():
                 return Fenced()
-            outcome = await self._write(pod, write)
+            async with self._locks.setdefault(write.claim.key, anyio.Lock()):  # each write needs the last one's version
+                outcome = await self._write(pod, write)
             if outcome is not None:
                 return outcome
         for write in plan.writes:

@@ -10,6 +10,9 @@ the first devices that fit (`structured/internal` in k8s.io/dynamic-resource-all
 """
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
+from itertools import islice
+from operator import or_
 from typing import Final
 
 import attrs
@@ -24,6 +27,8 @@ from neuron_scheduler.neuron.topology import legal_sets, levels_of
 ALL: Final = 0
 """As a count: all devices that match."""
 MOST_OF_A_CLAIM: Final = 32
+MOST_COMPARED: Final = 16
+"""Combinations of values of which the best is taken: as many as there are groups of a machine."""
 MOST_STEPS: Final = 1_000
 """Steps of the search; after that the answer is "does not fit", which is safe."""
 
@@ -92,8 +97,13 @@ class _Chooser:
 
     def best(self, constraints: Constraints) -> Choice | None:
         found: Choice | None = None
-        for masks in self._narrow(constraints, tuple(demand.allowed for demand in self.demands)):
-            choice = self._pick(masks)
+        masks = [demand.allowed for demand in self.demands]
+        for values, requests in constraints:
+            if len(requests) == 1 and self.demands[requests[0]].count == 1:  # it has the value of itself
+                masks[requests[0]] &= reduce(or_, values, 0)
+        others = tuple(each for each in constraints if len(each[1]) != 1 or self.demands[each[1][0]].count != 1)
+        for narrowed in islice(self._narrow(others, tuple(masks)), MOST_COMPARED):
+            choice = self._pick(narrowed)
             if choice is not None and (found is None or choice.level < found.level):
                 found = choice
         return found

@@ -8,18 +8,19 @@ refused: without an allocation the kubelet never starts them.
 
 from collections.abc import Sequence
 from functools import reduce
-from operator import and_
+from operator import and_, or_
 from typing import cast
 
-from neuron_scheduler.cluster.index.nodeset import NodeSet, less
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less, slots_of
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import NodeSelectorTerm
+from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import (
-    NONE_REFUSED,
     Filter,
     NodeHint,
     Plugin,
@@ -35,6 +36,7 @@ from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 NAME = PluginName("DynamicResources")
 OFF = "pods with spec.resourceClaims need the component claims, which is off; turn it on, or use default-scheduler"
 ELSEWHERE = "resourceclaim not available on the node"
+KEPT = "node(s) kept the devices of a resourceclaim for a pod of the same or a higher priority"
 CEL_ERROR = "CEL runtime error"
 """How the sentence about a selector begins that fails on a device; upstream's end-to-end tests look for it."""
 
@@ -53,9 +55,20 @@ def pre_filter(view: View, pod: Pod) -> PodRefusal | None:
 
 
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
-    """Refuse nodes where a claim's devices cannot be used."""
+    """Refuse nodes where a claim's devices cannot be used, or are kept for a pod that gets them once they are free."""
     fitting = reduce(and_, (any_term(view, terms, among) for terms in pod.constraints.claimed_on), among)
-    return NONE_REFUSED if fitting == among else [Refusal(NAME, ELSEWHERE, less(among, fitting), unresolvable=True)]
+    kept = reduce(or_, (1 << slot for slot in slots_of(fitting) if _are_kept(view.row(slot), pod)), NO_NODES)
+    found = ((ELSEWHERE, less(among, fitting)), (KEPT, kept))
+    return [Refusal(NAME, reason, nodes, unresolvable=True) for reason, nodes in found if nodes]
+
+
+def _are_kept(row: NodeInfo, pod: Pod) -> bool:
+    """Return whether a nominated pod is to get devices that this pod's claims have: it would never get them."""
+    if row.node.published is None:
+        return False
+    mine = row.node.published.bits_of(pod.devices, row.node.name)
+    pods = (pod_info for pod_info in row.pod_infos.values() if (pod_info.cores or NO_CORES) & mine)
+    return any(not pod_info.pod.node_name for pod_info in pods)
 
 
 def _nodes_of_claims(pod: Pod) -> _Terms:
@@ -70,7 +83,7 @@ PLUGIN = Plugin(
     name=NAME,
     pre_filter=PreFilter(pre_filter, reads=(PodField.RESOURCE_CLAIMS, PodField.CLAIMS), cause=Cause.POD),
     filters=(Filter(filter_nodes, reads=(PodField.CLAIMED_ON,)),),
-    events=frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_LABELS}),
+    events=frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_LABELS, ClusterEvent.ASSIGNED_POD_GONE}),
     hint=NodeHint(_nodes_of_claims, fits),
     cause=Cause.POD,
 )

@@ -6,6 +6,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.cluster.tables.claims import GATE, Claims
 from neuron_scheduler.model.devices import (
     MOST_RESERVATIONS,
@@ -29,6 +30,7 @@ from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.resources import NEURON_CLAIMS
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement
 from neuron_scheduler.neuron.claims.published import DeviceSet
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, select_node
 from neuron_scheduler.scheduling.cycle.trial import take
@@ -290,6 +292,19 @@ def test_a_change_of_a_claim_that_means_nothing_concerns_no_pod() -> None:
         claims.put_pod(claiming(f"p{number}"))
     assert claims.put(claim(version=2)).pods == ()
     assert len(claims.put(claim(version=3, has=[0])).pods) == MOST_RESERVATIONS
+
+
+@pytest.mark.parametrize(("priority", "goes"), [(-1, True), (0, False), (1, False)])
+def test_devices_that_are_kept_for_a_pod_get_no_more_users(priority: int, goes: bool) -> None:
+    """Else a claim that its pods share would never come free for the pod for which they are evicted."""
+    cluster = Cluster(claims=table(some_slice(device(0)), claim(has=[0], reserved_for=("uid-p",))))
+    assert cluster.claims is not None
+    cluster.put_node(node("n"))
+    cluster.put_pod(cluster.claims.put_pod(claiming(on="n", terminating=True)))
+    cluster.nominate("n", Nomination(pod("urgent", priority=priority), CoreMask(1), frozenset({"uid-p"})))
+    joining = cluster.claims.put_pod(claiming("q"))
+    found = select_node(cluster, joining, default_profile(joining.scheduler_name))
+    assert isinstance(found, Decision) == goes
 
 
 def test_claims_hold_devices_by_their_allocation() -> None:
