@@ -18,11 +18,9 @@ TEMPLATES: Final = {
     "four": devices(4, 4),
     "eight": devices(8, 8),
     "xl": devices(16),
-    "all": devices(0),
+    "all": devices(0, allocationMode="All"),
 }
 """Of each cluster with claims: AWS's, and two that users write."""
-del TEMPLATES["all"]["devices"]["requests"][0]["exactly"]["count"]
-TEMPLATES["all"]["devices"]["requests"][0]["exactly"]["allocationMode"] = "All"
 
 
 @attrs.frozen(kw_only=True)
