@@ -11,10 +11,12 @@ need no Lease. Whatever dies between them leaves claims that the next leader bin
 """
 
 from collections.abc import Callable, Iterable
+from itertools import count
 from typing import ClassVar, Final
 from weakref import WeakValueDictionary
 
 import anyio
+import anyio.lowlevel
 import attrs
 
 from neuron_scheduler.cluster.changes import Change, DevicesChanged, Kinds, PodGone
@@ -33,6 +35,8 @@ SEEN_WITHIN: Final = 10.0
 """Seconds for the watch to show a write; after that the pod is queued again, and finds its devices."""
 _TRIES: Final = 4
 _LOOK: Final = 1.0
+_LOOKS_AT_ALL: Final = 15
+_CLAIMS_A_STEP: Final = 256
 IN_SILENCE: Final = 5.0
 """Seconds for which nothing is said of a claim that is missing: it is being created."""
 
@@ -59,6 +63,7 @@ class ClaimBinder:
     clock: Callable[[], float]
     waiting: int = attrs.field(default=0, init=False)
     _useless: set[str] = attrs.field(factory=set, init=False)  # keys of claims whose devices are being taken back
+    _unused: set[str] = attrs.field(factory=set, init=False)  # keys of claims whose pods waited at the last look at all
     _since: dict[str, float] = attrs.field(factory=dict, init=False)  # when a pod was first seen to wait, by uid
     _locks: WeakValueDictionary[str, anyio.Lock] = attrs.field(factory=WeakValueDictionary, init=False)
     _changed: anyio.Event = attrs.field(factory=anyio.Event, init=False)
@@ -72,10 +77,24 @@ class ClaimBinder:
 
     async def run(self) -> None:
         """Tell owners which claims are missing, and take back what is of no use, from time to time."""
-        while True:
+        for number in count():
             await anyio.sleep(_LOOK)
             self._report_missing()
             await self._take_back_useless()
+            if number % _LOOKS_AT_ALL == 0:
+                await self._look_at_all()
+
+    async def _look_at_all(self) -> None:
+        """Take back devices that waiting pods had at the last look, too: their group may have fallen apart."""
+        before, self._unused = self._unused, set()
+        for number, key in enumerate(self.claims.allocated_claims()):
+            claim = self.claims.claims.get(key)
+            if claim is not None and claim.reserved_for and self._is_unused(claim):
+                self._unused.add(key)
+                if key in before:
+                    self._keep(key)
+            if number % _CLAIMS_A_STEP == 0:
+                await anyio.lowlevel.checkpoint()
 
     async def _take_back_useless(self) -> None:
         """Take back what is of no use until that is seen: a write without an answer may be carried out later."""
@@ -103,11 +122,19 @@ class ClaimBinder:
         """Take back devices that no pod uses yet: their node refuses this one, or another of its claims is missing."""
         for reference in pod.claims:
             claim = self.claims.claims.get(f"{pod.namespace}/{reference.claim_name}")
-            if claim is None or claim.allocation is None or claim.reserved_for_others:
-                continue
-            if all(map(self.claims.pod, claim.reserved_for)) and self.claims.is_free(claim.key):
-                self._useless.add(claim.key)
-                self._resolve(self.claims.keep(claim.key))
+            if claim is not None and self._is_unused(claim):
+                self._keep(claim.key)
+
+    def _is_unused(self, claim: ResourceClaim) -> bool:
+        """Return whether a claim has devices, and all who may use them are pods that wait."""
+        if claim.allocation is None or claim.reserved_for_others:
+            return False
+        return all(map(self.claims.pod, claim.reserved_for)) and self.claims.is_free(claim.key)
+
+    def _keep(self, key: str) -> None:
+        """Keep a claim from all pods until its devices are taken back."""
+        self._useless.add(key)
+        self._resolve(self.claims.keep(key))
 
     def on_decided(self, pod: Pod, plan: ClaimPlan) -> None:
         """Keep the claims of a plan from other pods until it is carried out."""

@@ -334,7 +334,12 @@ class Claims:
 
     def is_free(self, key: str) -> bool:
         """Return whether no pod uses a claim, or is about to."""
-        return key not in self._writing and not self._is_in_use(key)
+        users = self._users.get(key, ())
+        return key not in self._writing and not any(self._pods[uid].node_name or uid in self._decided for uid in users)
+
+    def allocated_claims(self) -> list[str]:
+        """Return the keys of the claims that have devices."""
+        return [*self._allocated_at]
 
     def withdraw(self, uid: str) -> None:
         """Note that a pod is not being bound any more."""

@@ -93,7 +93,7 @@ def _unserved_field(fields: Mapping[str, msgspec.Raw], served: Collection[str], 
 
 
 def _decode(raw: msgspec.Raw | None, shape: type[_T], default: _T) -> _T:
-    return default if raw is None else msgspec.json.decode(raw, type=shape)
+    return default if raw is None or bytes(raw) == b"null" else msgspec.json.decode(raw, type=shape)
 
 
 _DEVICE: Final = frozenset({"name", "attributes", "capacity", "taints"})
