@@ -23,9 +23,10 @@ def keys_of(pod: Object) -> Iterator[tuple[Key, bool]]:
     """Yield the keys of a pod's claims, and whether each was made for this pod; the name is empty before that."""
     made = {each["name"]: each for each in (pod.get("status") or {}).get("resourceClaimStatuses") or ()}
     for reference in (pod.get("spec") or {}).get("resourceClaims") or ():
-        name = reference.get("resourceClaimName")
-        made_name = made.get(reference["name"], {}).get("resourceClaimName", "")
-        yield (key_of(pod)[0], name or made_name), name is None
+        name, status = reference.get("resourceClaimName"), made.get(reference["name"])
+        made_name = "" if status is None else status.get("resourceClaimName")
+        if name or made_name is not None:  # the status may say that none is needed
+            yield (key_of(pod)[0], name or made_name or ""), name is None
 
 
 def problems_of(pod: Object, claim_of: Callable[[Key], Object | None]) -> Iterator[str]:
