@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from operator import attrgetter
 from typing import Any, Final, TypeVar, cast
 
+import attrs
 import msgspec
 
 from neuron_scheduler.kube.objects import wire
@@ -190,6 +191,10 @@ def _request(fields: _Fields) -> tuple[DeviceRequest, str]:
     return request, f'request "{name}": {unserved}' if unserved else ""
 
 
+_MOST_SELECTING: Final = 10_000
+"""Characters of a claim's selectors; more are not kept. Far fewer are served, but the API server takes megabytes."""
+
+
 def _claim(struct: _Object) -> ResourceClaim:
     meta, status = struct.metadata, struct.status or {}
     devices = _decode(struct.spec.get("devices"), _Fields, {})
@@ -197,6 +202,11 @@ def _claim(struct: _Object) -> ResourceClaim:
     constraints = _decode(devices.get("constraints"), list[_Fields], [])
     configs = _decode(devices.get("config"), list[_Fields], [])
     consumers = _decode(status.get("reservedFor"), list[_Consumer], [])
+    size = sum(len(selector) for request, _ in requests for selector in request.selectors)
+    if size > _MOST_SELECTING:
+        requests = [
+            (attrs.evolve(request, selectors=()), f"{size:,} characters of selectors") for request, _ in requests
+        ]
     unserved = (
         _unserved_field(struct.spec, ("devices",)),
         _unserved_field(devices, ("requests", "constraints", "config")),
