@@ -231,8 +231,7 @@ class ClaimBinder:
 
     async def _take_back(self, key: str) -> None:
         """Take a claim's devices back; until that is seen, it is no pod's."""
-        self._useless.add(key)
-        self._resolve(self.claims.keep(key))
+        self._keep(key)
         self._look_at(key)
         claim = self.claims.claims.get(key)
         if claim is not None and claim.allocation is not None:

@@ -28,6 +28,7 @@ from neuron_scheduler.model.memo import memoise
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.pod import FEW_COMPARISONS, Pod
 from neuron_scheduler.model.pod_group import GroupKey
+from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.cycle.filters import nomination_priorities, walk
 from neuron_scheduler.scheduling.cycle.index_warmup import asks_much
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -337,9 +338,9 @@ def _not_eligible(cluster: Cluster, pod: Pod, nomination: tuple[str, Nomination]
         return NEVER
     if asks_much(pod):
         return ASKS_MUCH
-    name, victims = pod.nominated_node_name, NOBODY
+    name, victims, cores = pod.nominated_node_name, NOBODY, NO_CORES
     if nomination is not None and not nomination[1].awaited:
-        name, victims = nomination[0], nomination[1].victims
+        name, victims, cores = nomination[0], nomination[1].victims, nomination[1].cores
     slot = cluster.view.slot(name)
     if slot is None or not helpful >> slot & 1:
         return ""  # also if no eviction would help on the nominated node any more
@@ -347,7 +348,7 @@ def _not_eligible(cluster: Cluster, pod: Pod, nomination: tuple[str, Nomination]
     waiting = any(
         uid in victims or is_leaving(node_info.pod_infos[uid].pod) for uid in evictable(node_info, pod.priority)
     )
-    return WAITING if waiting else ""
+    return WAITING if waiting or node_info.claimed.alone & cores else ""
 
 
 def is_leaving(victim: Pod) -> bool:
