@@ -336,6 +336,7 @@ def _claim_binder(
         writer=ClaimWriter(client=client, timeout=config.bind_timeout),
         may_bind=may_bind,
         on_resolved=lambda pod: queue.update(pod, attempts.clock()) if pod.uid in queue else None,
+        is_queued=lambda uid: uid in queue,
         reporter=attempts.reporter,
         clock=attempts.clock,
     )

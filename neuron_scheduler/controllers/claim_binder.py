@@ -50,6 +50,7 @@ class ClaimBinder:
 
     Attributes:
         on_resolved: called with a pending pod that asks for something else now.
+        is_queued: whether a pod, by its uid, waits in our queue; another scheduler may be about to bind any other pod.
     """
 
     OBSERVES: ClassVar[Kinds] = (DevicesChanged, PodGone)
@@ -59,6 +60,7 @@ class ClaimBinder:
     writer: ClaimWriter
     may_bind: Callable[[], bool]
     on_resolved: Callable[[Pod], None]
+    is_queued: Callable[[str], bool]
     reporter: PodReporter
     clock: Callable[[], float]
     waiting: int = attrs.field(default=0, init=False)
@@ -126,10 +128,10 @@ class ClaimBinder:
                 self._keep(claim.key)
 
     def _is_unused(self, claim: ResourceClaim) -> bool:
-        """Return whether a claim has devices, and all who may use them are pods that wait."""
+        """Return whether a claim has devices, and all who may use them are pods of ours that wait."""
         if claim.allocation is None or claim.reserved_for_others:
             return False
-        return all(map(self.claims.pod, claim.reserved_for)) and self.claims.is_free(claim.key)
+        return all(map(self.is_queued, claim.reserved_for)) and self.claims.is_free(claim.key)
 
     def _keep(self, key: str) -> None:
         """Keep a claim from all pods until its devices are taken back."""
