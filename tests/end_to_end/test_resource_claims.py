@@ -185,7 +185,7 @@ async def test_a_tainted_device_is_not_given(fleet: RestClient, claiming_schedul
 
 async def test_room_is_made_for_claims(fleet: RestClient, claiming_scheduler: SchedulerProcess) -> None:
     """One pod goes, and its devices are free when its claim is."""
-    await add_priority_classes(fleet, low=1, high=100)
+    await add_priority_classes(fleet, low=10, high=100)
     for name, template_name in (("large", "xl"), ("small", "eight")):
         await create_pod(fleet, claiming(name, template_name, priorityClassName="low"))
         await given(fleet, name)
