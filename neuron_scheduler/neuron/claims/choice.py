@@ -29,7 +29,7 @@ ALL: Final = 0
 MOST_OF_A_CLAIM: Final = 32
 MOST_COMPARED: Final = 16
 """Combinations of values of which the best is taken: as many as there are groups of a machine."""
-MOST_STEPS: Final = 1_000
+MOST_STEPS: Final = 100
 """Steps of the search; after that the answer is "does not fit", which is safe."""
 
 
@@ -101,8 +101,13 @@ class _Chooser:
         for values, requests in constraints:
             if len(requests) == 1 and self.demands[requests[0]].count == 1:  # it has the value of itself
                 masks[requests[0]] &= reduce(or_, values, 0)
-        others = tuple(each for each in constraints if len(each[1]) != 1 or self.demands[each[1][0]].count != 1)
-        for narrowed in islice(self._narrow(others, tuple(masks)), MOST_COMPARED):
+        others = list[tuple[tuple[int, ...], tuple[int, ...]]]()
+        for values, requests in constraints:
+            if len(requests) != 1 or self.demands[requests[0]].count != 1:
+                possible = [value for value in values if self._disjoint(_within(masks, value, requests)) is not None]
+                others.append((tuple(possible), requests))
+        others.sort(key=lambda each: len(each[0]))  # what is impossible ends the search at once
+        for narrowed in islice(self._narrow(tuple(others), tuple(masks)), MOST_COMPARED):
             choice = self._pick(narrowed)
             if choice is not None and (found is None or choice.level < found.level):
                 found = choice
@@ -118,7 +123,7 @@ class _Chooser:
             return
         (values, requests), *rest = constraints
         for value in values:
-            narrowed = tuple(mask & value if number in requests else mask for number, mask in enumerate(masks))
+            narrowed = _within(masks, value, requests)
             if self._disjoint(narrowed) is not None:  # else no values of the other constraints help
                 yield from self._narrow(tuple(rest), narrowed)
 
@@ -200,6 +205,11 @@ class _Chooser:
                     taken[bit] = place
                     return True
         return False
+
+
+def _within(masks: Sequence[int], value: int, requests: Sequence[int]) -> tuple[int, ...]:
+    """Return what each request may get if these get devices with one value of an attribute."""
+    return tuple([mask & value if number in requests else mask for number, mask in enumerate(masks)])
 
 
 def bits_of(mask: int) -> Iterator[int]:
