@@ -105,8 +105,6 @@ class QueuedAttempt:
         if attempts.queue.holds(self.queued):  # else it was bound by another scheduler, or deleted, meanwhile
             if refusal.until_changed:  # it may never change, so nothing is kept for it
                 attempts.queue.put_back_refused(self.queued, frozenset({BINDER}), now)
-                if attempts.claims is not None:
-                    attempts.claims.on_refused(pod)
             else:
                 self._keep(commitment)
                 attempts.queue.put_back_failed(self.queued, now)

@@ -45,8 +45,8 @@ GATE: Final = "resource claims"
 MOST_CONSTRAINTS: Final = 8
 """Of one pod."""
 MOST_REQUESTS: Final = 32
-MOST_SELECTING: Final = 1_000
-"""Characters of the different selectors of a pod's claims: each is evaluated for each device of each kind of node."""
+MOST_SELECTING: Final = 2_000
+"""Characters of the selectors of a pod's claims: each is evaluated for each device of each kind of node."""
 _MOST_KINDS: Final = 16
 """Sets of devices that are asked how many devices a pod gets."""
 
@@ -124,7 +124,7 @@ class Claims:
                 held = self._put_claim(attrs.evolve(old, allocation=None)).held
                 del self.claims[old.key]
                 self._writing.pop(old.key, None)
-                return ClaimEffects(held=held, pods=tuple(self._some_users_of(old.key)))
+                return ClaimEffects(held=held, pods=tuple(self._users.get(old.key, ())))
 
     def _take_out_slice(self, name: str) -> Iterable[str]:
         """Take a slice out, and return the nodes of its pool: the others of its slices may count, or not, for that."""
@@ -165,13 +165,12 @@ class Claims:
         elif old is None or (old.uid, old.allocation) != (new.uid, new.allocation):
             self._allocated_at[new.key] = int(new.resource_version or 0)
         self.claims[new.key] = new
-        if old is not None and attrs.evolve(new, resource_version=old.resource_version) == old:
-            return ClaimEffects()  # somebody has changed a label
-        return ClaimEffects(held=frozenset(held), pods=tuple(self._some_users_of(new.key)))
-
-    def _some_users_of(self, key: str) -> Iterable[str]:
-        """Return the first pods that refer to a claim; no more may use it at once, so the others wait."""
-        return islice(self._users.get(key, ()), MOST_RESERVATIONS)
+        is_full = any(each is not None and len(each.reserved_for) >= MOST_RESERVATIONS for each in (old, new))
+        if old is not None and not is_full:
+            same = attrs.evolve(new, resource_version=old.resource_version, reserved_for=old.reserved_for)
+            if same == old:
+                return ClaimEffects()  # one user more, or a label
+        return ClaimEffects(held=frozenset(held), pods=tuple(self._users.get(new.key, ())))
 
     def _pools_of(self, claim: ResourceClaim | None) -> Iterable[_Pool]:
         devices = () if claim is None or claim.allocation is None else claim.allocation.devices
@@ -409,11 +408,11 @@ class Claims:
             if claim.allocation is None and raw.group is not None and self._is_shared_in_group(raw, claim):
                 return f'resourceclaim "{claim.name}" has no devices yet, and several pods of its group share it'
         requests = [request for claim in claims for request in claim.requests]
-        selectors = {selector for request in requests for selector in request.selectors}
+        selecting = sum(len(selector) for request in requests for selector in request.selectors)
         for count, most, what in (
             (sum(len(claim.constraints) for claim in claims), MOST_CONSTRAINTS, "constraints"),
             (len(requests), MOST_REQUESTS, "requests"),
-            (sum(map(len, selectors)), MOST_SELECTING, "characters of different selectors"),
+            (selecting, MOST_SELECTING, "characters of selectors"),
         ):
             if count > most:
                 return f"its claims have {count} {what}, and at most {most} are served"
@@ -421,7 +420,7 @@ class Claims:
 
     def _is_shared_in_group(self, raw: Pod, claim: ResourceClaim) -> bool:
         """A group's members are placed at once, each with the devices of its own claims."""
-        others = (self._pods[uid].group for uid in self._some_users_of(claim.key) if uid != raw.uid)
+        others = (self._pods[uid].group for uid in self._users.get(claim.key, ()) if uid != raw.uid)
         return any(each is not None and raw.group is not None and each.key == raw.group.key for each in others)
 
     def _wanted_of(self, claims: Sequence[ResourceClaim]) -> WantedDevices | str:

@@ -196,8 +196,8 @@ def test_for_what_a_pod_waits(references: tuple[ClaimReference, ...], known: Res
         (claim(unserved="x"), 'resourceclaim "c": x is not served by this scheduler'),
         (claim(reserved_for_others=True), 'resourceclaim "c" is reserved for something that is no pod'),
         (
-            claim("c", DeviceRequest("r", NEURON_DRIVER, 1, ("x" * 1_001,))),
-            "its claims have 1001 characters of different selectors, and at most 1000 are served",
+            claim("c", DeviceRequest("r", NEURON_DRIVER, 1, ("x" * 2_001,))),
+            "its claims have 2001 characters of selectors, and at most 2000 are served",
         ),
         (claim(constraints=(MatchAttribute("a"),) * 9), "its claims have 9 constraints, and at most 8 are served"),
         (
@@ -286,12 +286,17 @@ def test_other_drivers_devices_are_no_silicon(of: str, count: int, room: int) ->
 
 
 def test_a_change_of_a_claim_that_means_nothing_concerns_no_pod() -> None:
-    """Thousands may refer to it; of others only as many pods are told as may use it."""
+    """Thousands may refer to it: a label, or one user more while there is room for others."""
     claims = table(claim())
     for number in range(300):
         claims.put_pod(claiming(f"p{number}"))
-    assert claims.put(claim(version=2)).pods == ()
-    assert len(claims.put(claim(version=3, has=[0])).pods) == MOST_RESERVATIONS
+    assert claims.put(claim(version=2, reserved_for=("uid-p0",))).pods == ()
+    full = tuple(f"uid-p{number}" for number in range(MOST_RESERVATIONS))
+    assert (
+        len(claims.put(claim(version=3, has=[0])).pods)
+        == len(claims.put(claim(version=4, has=[0], reserved_for=full)).pods)
+        == 300
+    )
 
 
 @pytest.mark.parametrize(("priority", "goes"), [(-1, True), (0, False), (1, False)])
