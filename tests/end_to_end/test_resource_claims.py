@@ -57,7 +57,7 @@ async def fleet(empty: RestClient, controllers: None) -> RestClient:
         "namespaces/default/resourceclaims",
     ):
         for item in (await empty.get(f"{GROUP}/{collection}"))["items"]:
-            await empty.delete(f"{GROUP}/{collection}/{item['metadata']['name']}")
+            await empty.request("DELETE", f"{GROUP}/{collection}/{item['metadata']['name']}")  # it may be gone by now
     await empty.post(f"{GROUP}/deviceclasses", neuron_class())
     for node in ("a", "b"):
         await create_node(empty, node_manifest(node, "m5.large", cpu=64))
