@@ -307,7 +307,7 @@ class AllocateFence:
         return False
 
     def _amounts(self, commitment: Commitment) -> Amounts:
-        request = None if commitment.claims is not None else commitment.pod.neuron  # no device plugin gives its devices
+        request = None if commitment.pod.claims else commitment.pod.neuron  # no device plugin gives its devices
         node_info = self.cluster.node(commitment.node_name) if self.enabled and request is not None else None
         if request is None or node_info is None or node_info.machine is None:
             return frozenset()

@@ -122,7 +122,7 @@ class BindingCycle:
 
     async def give(self, commitment: Commitment) -> None:
         """Take a decision that is assumed; waits while the queue of first tries is full."""
-        if commitment.plan is None and commitment.claims is None:
+        if commitment.plan is None and not commitment.claims:
             await self._enqueue(commitment)
         elif self._preparing is None:
             raise RuntimeError("a binding cycle that does not run cannot bind volumes or claims")
@@ -153,7 +153,7 @@ class BindingCycle:
         try:
             if commitment.plan is not None:
                 outcome = await self.volumes.prepare(commitment.pod, commitment.plan)
-            if outcome is None and commitment.claims is not None and self.claims is not None:
+            if outcome is None and commitment.claims and self.claims is not None:
                 outcome = await self.claims.prepare(commitment.pod, commitment.claims)
         except Exception as error:  # noqa: BLE001 - it is one pod's error; the writes are found again
             outcome = refused_by(error, commitment, self.errors, task="binding volumes or claims")
@@ -280,7 +280,7 @@ class BindingCycle:
 
     def _forget(self, commitment: Commitment) -> None:
         self.cluster.forget(commitment.pod.uid)
-        if self.claims is not None and commitment.claims is not None:
+        if self.claims is not None and commitment.claims:
             self.claims.release(commitment.pod)
         if commitment.plan is not None:
             self.volumes.release(commitment.plan)

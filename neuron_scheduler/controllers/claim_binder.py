@@ -10,7 +10,7 @@ the other's claim, and only it takes back. That holds for a leader that does not
 need no Lease. Whatever dies between them leaves claims that the next leader binds to or takes back.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import ClassVar, Final
 from weakref import WeakValueDictionary
@@ -25,9 +25,8 @@ from neuron_scheduler.cluster.tables.claims import Claims
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Gone, Refused
 from neuron_scheduler.kube.writes.claim_writer import ClaimFailed, ClaimWriter
-from neuron_scheduler.model.devices import ResourceClaim
+from neuron_scheduler.model.devices import ClaimWrite, ResourceClaim
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.scheduling.cycle.claim_plan import ClaimPlan, ClaimWrite
 from neuron_scheduler.telemetry import logs
 
 PREFIX: Final = 'running PreBind plugin "DynamicResources": '
@@ -138,27 +137,27 @@ class ClaimBinder:
         self._useless.add(key)
         self._resolve(self.claims.keep(key))
 
-    def on_decided(self, pod: Pod, plan: ClaimPlan) -> None:
-        """Keep the claims of a plan from other pods until it is carried out."""
-        given = [write.claim.key for write in plan.writes if write.allocation is not None]
+    def on_decided(self, pod: Pod, writes: Sequence[ClaimWrite]) -> None:
+        """Keep claims that get devices from other pods until these are written."""
+        given = [write.claim.key for write in writes if write.claim.allocation is None]
         self._resolve(self.claims.decide(pod, given))
 
-    async def prepare(self, pod: Pod, plan: ClaimPlan) -> BindOutcome | None:
-        """Carry a plan out; None if the pod can be bound now."""
+    async def prepare(self, pod: Pod, writes: Sequence[ClaimWrite]) -> BindOutcome | None:
+        """Write a pod's claims; None if the pod can be bound now."""
         try:
-            return await self._carry_out(pod, plan)
+            return await self._write_all(pod, writes)
         finally:
             self._resolve(self.claims.end_writing(pod.uid))
 
-    async def _carry_out(self, pod: Pod, plan: ClaimPlan) -> BindOutcome | None:
-        for write in plan.writes:
+    async def _write_all(self, pod: Pod, writes: Sequence[ClaimWrite]) -> BindOutcome | None:
+        for write in writes:
             if not self.may_bind():
                 return Fenced()
             async with self._locks.setdefault(write.claim.key, anyio.Lock()):  # each write needs the last one's version
                 outcome = await self._write(pod, write)
             if outcome is not None:
                 return outcome
-        for write in plan.writes:
+        for write in writes:
             rival = self.claims.rival_of(write.claim.key)
             if rival is not None:
                 log.info("Claim got devices of another one; taking it back", claim=write.claim.key, other=rival)
@@ -202,19 +201,18 @@ class ClaimBinder:
         if self.cluster.node_of(pod.uid) is None:
             return Gone()
         has = () if claim.allocation is None else claim.allocation.devices
-        if {*has} != {*write.devices} and (claim.allocation is not None or write.allocation is None):
+        if {*has} != write.devices and (claim.allocation is not None or write.claim.allocation is not None):
             return _refusal(f"claim {claim.name} got allocated elsewhere in the meantime")
         return None
 
     async def _send(self, pod: Pod, claim: ResourceClaim, write: ClaimWrite) -> int | ClaimFailed:
-        """Send the next write that a claim needs, and return its version."""
+        """Send the writes that a claim needs, and return the version of the last one."""
         if not claim.is_protected:
-            protected = await self.writer.protect(claim)
-            if isinstance(protected, ClaimFailed):
-                return protected
-            claim = attrs.evolve(claim, resource_version=protected.resource_version)
-        written = await self.writer.allocate(claim, write.allocation if claim.allocation is None else None, pod)
-        return written if isinstance(written, ClaimFailed) else int(written.resource_version)
+            version = await self.writer.protect(claim)
+            if isinstance(version, ClaimFailed):
+                return version
+            claim = attrs.evolve(claim, resource_version=str(version))
+        return await self.writer.allocate(claim, write, pod)
 
     async def _wait_until_seen(self, claim: ResourceClaim, version: int) -> bool:
         """Wait until the watch shows this version of a claim, or a newer state than the one that was too old."""

@@ -8,7 +8,7 @@ Upstream: `assume` in `pkg/scheduler/schedule_one.go`.
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import attrs
 
@@ -16,6 +16,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.extension_log import Lines
 from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Gone, Refused
 from neuron_scheduler.model.annotations import OUR_LEADER
+from neuron_scheduler.model.devices import ClaimWrite
 from neuron_scheduler.model.pod import Pod, assigned_pod
 from neuron_scheduler.scheduling.cycle.recheck import still_takes
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
@@ -26,9 +27,6 @@ from neuron_scheduler.scheduling.queue.places import matters_for_scheduling
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
-
-if TYPE_CHECKING:
-    from neuron_scheduler.scheduling.cycle.claim_plan import ClaimPlan
 
 log = logs.logger(__name__)
 
@@ -79,7 +77,7 @@ class Commitment:
     decision: Decision
     started: float
     plan: VolumePlan | None = None
-    claims: "ClaimPlan | None" = None
+    claims: tuple[ClaimWrite, ...] = ()
 
     @property
     def node_name(self) -> str:

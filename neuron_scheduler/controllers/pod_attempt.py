@@ -202,7 +202,7 @@ class PodAttempts:
 
     def commit(self, queued: QueuedPod, taken: AssumedPod, started: float) -> Commitment:
         """Let the others know of an assumption, and return what is to be sent."""
-        if taken.claims is not None and self.claims is not None:
+        if taken.claims and self.claims is not None:
             self.claims.on_decided(taken.pod, taken.claims)
         self.announcer.announce(taken)
         annotations, requester = self.announcer.binding_annotations(taken), QueuedAttempt(queued, self)

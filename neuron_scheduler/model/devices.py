@@ -18,9 +18,6 @@ PROTECTION: Final = "resource.kubernetes.io/delete-protection"
 NO_CLASS: Final = "does not exist"
 """How the refusal of a pod ends whose device class is missing; upstream, too, waits for that as `Unschedulable`."""
 NEVER: Final = "node(s) publish no devices for all claims, even when they are empty"
-MOST_RESERVATIONS: Final = 256
-"""Pods that may use one claim (`ResourceClaimReservedForMaxSize`)."""
-
 
 AttributeValue: TypeAlias = bool | int | str | Version
 
@@ -105,7 +102,7 @@ class DeviceTaintRule:
     unserved: str = ""
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class DeviceRequest:
     """
     A request of a claim.
@@ -113,6 +110,8 @@ class DeviceRequest:
     Attributes:
         count: of devices; 0 for all that match.
         tolerations_json: the tolerations as they are in the claim.
+        claim: its claim's number among those of a pod that want devices.
+        class_config: opaque parameters of its class, known once it is a pod's.
     """
 
     name: str
@@ -121,6 +120,8 @@ class DeviceRequest:
     selectors: tuple[str, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     tolerations_json: bytes = b""
+    claim: int = 0
+    class_config: tuple[bytes, ...] = ()
 
 
 @attrs.frozen
@@ -169,7 +170,7 @@ class ResourceClaim:
 
     Attributes:
         owner_uid: of its controller: the pod for which it was made from a template; empty if a user made it.
-        reserved_for: the uids of the pods that may use it.
+        reserved_for: the pods that may use it, names by uid.
         reserved_for_others: something else than a pod may use it.
     """
 
@@ -183,7 +184,7 @@ class ResourceClaim:
     config: tuple[ClaimConfig, ...] = ()
     unserved: str = ""
     allocation: ClaimAllocation | None = None
-    reserved_for: tuple[str, ...] = ()
+    reserved_for: Mapping[str, str] = attrs.Factory(dict)
     reserved_for_others: bool = False
     terminating: bool = False
     finalizers: tuple[str, ...] = ()
@@ -198,22 +199,25 @@ class ResourceClaim:
         return f"{self.namespace}/{self.name}"
 
 
-@attrs.frozen(cache_hash=True)
-class WantedRequest:
+@attrs.frozen
+class ClaimWrite:
     """
-    A request of one of a pod's claims, with what its class adds.
+    What one of a pod's claims is to have before the pod is bound.
 
     Attributes:
-        claim: its number among the pod's claims that want devices.
-        count: as in `DeviceRequest`.
-        selectors: of class and request.
+        claim: as it was when the pod was decided.
+        node_name: of the pod.
+        results: the devices that its requests get, if it has none yet.
     """
 
-    claim: int
-    name: str
-    count: int
-    selectors: tuple[str, ...]
-    tolerations: tuple[Toleration, ...] = ()
+    claim: ResourceClaim
+    node_name: str
+    results: tuple[tuple[DeviceRequest, DeviceKey], ...] = ()
+
+    @property
+    def devices(self) -> set[DeviceKey]:
+        has = self.claim.allocation
+        return {key for _, key in self.results} if has is None else {*has.devices}
 
 
 @attrs.frozen(cache_hash=True)
@@ -222,10 +226,11 @@ class WantedDevices:
     What a pod's claims ask for; equal for the pods of a workload.
 
     Attributes:
+        requests: with the selectors of their classes before their own.
         constraints: an attribute, and the numbers of the requests whose devices have the same value of it.
     """
 
-    requests: tuple[WantedRequest, ...]
+    requests: tuple[DeviceRequest, ...]
     constraints: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 

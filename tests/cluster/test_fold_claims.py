@@ -280,7 +280,7 @@ def _some_claim(world: World, name: str) -> ResourceClaim:
     return attrs.evolve(
         known,
         allocation=has,
-        reserved_for=("uid-p",) if has else (),
+        reserved_for={"uid-p": "p"} if has else {},
         terminating=dice.random() < 0.05,
         unserved="adminAccess" if dice.random() < 0.05 else "",
         resource_version=world.newer(),

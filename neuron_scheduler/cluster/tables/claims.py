@@ -10,8 +10,8 @@ never by their reservations: the controller also reserves for pods that were bou
 `plugins/dynamicresources`, `resourceslice/tracker` in k8s.io/dynamic-resource-allocation.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Final
@@ -19,19 +19,19 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.model.devices import (
-    MOST_RESERVATIONS,
     NEURON_DRIVER,
     NO_CLASS,
     ClaimReference,
+    ClaimWrite,
     DeviceClass,
     DeviceKey,
     DeviceObject,
+    DeviceRequest,
     DeviceTaint,
     DeviceTaintRule,
     ResourceClaim,
     ResourceSlice,
     WantedDevices,
-    WantedRequest,
 )
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import BOTH_ROADS, Node
@@ -165,8 +165,7 @@ class Claims:
         elif old is None or (old.uid, old.allocation) != (new.uid, new.allocation):
             self._allocated_at[new.key] = int(new.resource_version or 0)
         self.claims[new.key] = new
-        is_full = any(each is not None and len(each.reserved_for) >= MOST_RESERVATIONS for each in (old, new))
-        if old is not None and not is_full:
+        if old is not None:
             same = attrs.evolve(new, resource_version=old.resource_version, reserved_for=old.reserved_for)
             if same == old:
                 return ClaimEffects()  # one user more, or a label
@@ -393,8 +392,7 @@ class Claims:
             return f"{name} is being deleted"
         if self._writing.get(claim.key, raw.uid) != raw.uid:
             return f"{name} is in the process of being allocated"
-        is_full = len(claim.reserved_for) >= MOST_RESERVATIONS and raw.uid not in claim.reserved_for
-        return f"{name} is reserved for {MOST_RESERVATIONS} pods already" if is_full else ""
+        return ""
 
     def _refusal(self, raw: Pod, claims: Sequence[ResourceClaim]) -> str:
         """Return why a pod with these claims can never be served as it is; empty if it can."""
@@ -425,7 +423,7 @@ class Claims:
 
     def _wanted_of(self, claims: Sequence[ResourceClaim]) -> WantedDevices | str:
         """Return what claims without devices ask for; or why that cannot be served."""
-        requests, constraints = list[WantedRequest](), list[tuple[str, tuple[int, ...]]]()
+        requests, constraints = list[DeviceRequest](), list[tuple[str, tuple[int, ...]]]()
         for number, claim in enumerate(claims):
             numbers = dict[str, int]()
             for request in claim.requests:
@@ -440,7 +438,8 @@ class Claims:
                 if unserved:
                     return f"{unserved} ({where})"
                 numbers[request.name] = len(requests)
-                requests.append(WantedRequest(number, request.name, request.count, selectors, request.tolerations))
+                config = device_class.config
+                requests.append(attrs.evolve(request, claim=number, selectors=selectors, class_config=config))
             for each in claim.constraints:
                 names = each.requests or tuple(numbers)
                 constraints.append((each.attribute, tuple(numbers[name] for name in names if name in numbers)))
@@ -455,26 +454,23 @@ class Claims:
         total = total or sum(each.count for each in wanted.requests if self._is_neuron(each))
         return NeuronRequest(Unit.DEVICE, (total,), total, resource=NEURON_CLAIMS, wanted=wanted)
 
-    def _is_neuron(self, request: WantedRequest) -> bool:
+    def _is_neuron(self, request: DeviceRequest) -> bool:
         return any(NEURON_DRIVER in selector for selector in request.selectors)
 
-    def configs_of(self, class_name: str) -> tuple[bytes, ...]:
-        """Return the opaque parameters of a class."""
-        device_class = self._classes.get(class_name)
-        return () if device_class is None else device_class.config
+    def plan(
+        self, pod: Pod, node_name: str, published: DeviceSet | None, sets: Sequence[int]
+    ) -> tuple[ClaimWrite, ...]:
+        """Return what is to be written to a pod's claims, whose requests get these sets of a node's devices."""
+        results = defaultdict[int, list[tuple[DeviceRequest, DeviceKey]]](list)
+        wanted = None if pod.neuron is None else pod.neuron.wanted
+        if published is not None and wanted is not None:
+            for request, chosen in zip(wanted.requests, sets, strict=True):
+                results[request.claim] += [(request, key) for key in published.keys_of((chosen,), node_name)]
+        claims, _ = self._claims_of(pod)
+        numbers = {each.key: number for number, each in enumerate(each for each in claims if each.allocation is None)}
+        return tuple(ClaimWrite(each, node_name, tuple(results[numbers.get(each.key, -1)])) for each in claims)
 
 
 def _without_references(constraints: Constraints) -> Constraints:
     """Return constraints of a pod whose claims have been read."""
     return attrs.evolve(constraints, resource_claims=())
-
-
-def allocation_results(
-    published: DeviceSet, node_name: str, wanted: WantedDevices, sets: Sequence[int]
-) -> Mapping[int, list[tuple[str, DeviceKey]]]:
-    """Return for each claim, by its number, the names of its requests with the devices that they get."""
-    results = dict[int, list[tuple[str, DeviceKey]]]()
-    for request, chosen in zip(wanted.requests, sets, strict=True):
-        keys = published.keys_of((chosen,), node_name)
-        results.setdefault(request.claim, []).extend((request.name, key) for key in keys)
-    return results

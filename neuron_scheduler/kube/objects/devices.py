@@ -33,7 +33,6 @@ from neuron_scheduler.model.devices import (
 )
 from neuron_scheduler.model.version import Version
 
-"""The finalizer with which the controller gives a claim's devices back."""
 _GROUP: Final = "/apis/resource.k8s.io/v1"
 _UNSET: Final = (b"null", b"false", b"[]", b"{}", b'""')
 _T = TypeVar("_T")
@@ -76,6 +75,7 @@ class _Taint(Wire):
 class _Consumer(Wire):
     resource: str
     uid: str
+    name: str = ""
     api_group: str = ""
 
 
@@ -230,7 +230,7 @@ def _claim(struct: _Object) -> ResourceClaim:
         ),
         unserved=next(filter(None, unserved), ""),
         allocation=_allocation(status["allocation"]) if "allocation" in status else None,
-        reserved_for=tuple(each.uid for each in consumers if each.resource == "pods" and not each.api_group),
+        reserved_for={each.uid: each.name for each in consumers if each.resource == "pods" and not each.api_group},
         reserved_for_others=any(each.resource != "pods" or each.api_group for each in consumers),
         terminating=meta.deletion_timestamp is not None,
         finalizers=tuple(meta.finalizers or ()),

@@ -4,7 +4,7 @@ The writes to a claim: its finalizer, its devices with a reservation, and giving
 Each names uid and version, because a write without a version is unconditional. A merge patch of the status leaves the
 bytes of opaque parameters alone; the finalizer's patch does not pass where a client wrote them with blanks, and then
 the object is put as it was read (Kubernetes compares these bytes). Upstream: `bindClaim` in
-`plugins/dynamicresources/dynamicresources.go`.
+`plugins/dynamicresources/dynamicresources.go`; as there, parameters of classes come before those of claims.
 """
 
 import json
@@ -20,7 +20,7 @@ from neuron_scheduler.kube.http.client import JSON, MERGE_PATCH, Client
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.json_scanner import decode_in_steps
-from neuron_scheduler.model.devices import PROTECTION, ResourceClaim
+from neuron_scheduler.model.devices import PROTECTION, ClaimWrite, DeviceKey, DeviceRequest, ResourceClaim
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
 
@@ -32,110 +32,80 @@ _ERROR: Final = 500
 
 
 @attrs.frozen
-class ClaimWritten:
-    """The claim is as decided, in this version."""
-
-    resource_version: str
-
-
-@attrs.frozen
 class ClaimFailed:
     """
     The claim is not as decided, or may not be.
 
     Attributes:
-        is_stale: somebody else has changed it since.
-        is_open: the write may have been carried out, or may be carried out later.
+        status: what the API server answers; 0 without an answer of its own.
     """
 
     message: str
-    is_stale: bool = False
-    is_open: bool = False
+    status: int = 0
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether somebody else has changed the claim since."""
+        return self.status == _CONFLICT
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the write may have been carried out, or may be carried out later."""
+        return not 0 < self.status < _ERROR
 
 
 @attrs.define(eq=False, kw_only=True)
 class ClaimWriter:
-    """Writes claims; `timeout` is in seconds, of one request."""
+    """Writes claims, and returns the version of each; `timeout` is in seconds, of one request."""
 
     client: Client
     timeout: float
     wall_clock: Callable[[], float] = time.time
     _limit: anyio.CapacityLimiter = attrs.field(factory=lambda: anyio.CapacityLimiter(WRITES_AT_ONCE), init=False)
 
-    async def protect(self, claim: ResourceClaim) -> ClaimWritten | ClaimFailed:
+    async def protect(self, claim: ResourceClaim) -> int | ClaimFailed:
         """Add the finalizer."""
         metadata = {**_precondition(claim), "finalizers": [*claim.finalizers, PROTECTION]}
+        patched = await self._send("PATCH", _path(claim), {"metadata": metadata})
+        if not isinstance(patched, ClaimFailed) or patched.status != _INVALID:
+            return patched
         try:
-            return await self._send("PATCH", _path(claim), {"metadata": metadata})
-        except ApiError as error:
-            if error.status != _INVALID:
-                return _failure_of(error)
-        except (UnreachableError, ValueError, RecursionError) as error:
-            return _failure_of(error)
-        return await self._put_protected(claim)
-
-    async def _put_protected(self, claim: ResourceClaim) -> ClaimWritten | ClaimFailed:
-        """Put the whole object as Python's client writes it: with blanks, by which the parameters are stored."""
-        try:
-            answer = await self.client.request("GET", _path(claim), timeout=self.timeout)
-            stored = json.loads(answer.body)
-            if stored["metadata"]["uid"] != claim.uid:
-                return ClaimFailed("it is another claim of the same name by now", is_stale=True)
-            stored["metadata"]["finalizers"] = [*stored["metadata"].get("finalizers", ()), PROTECTION]
-            return await self._send("PUT", _path(claim), json.dumps(stored).encode(), JSON)
+            stored = json.loads((await self.client.request("GET", _path(claim), timeout=self.timeout)).body)
+            stored["metadata"] |= metadata
         except (ApiError, UnreachableError, ValueError, RecursionError, KeyError) as error:
             return _failure_of(error)
+        # As Python's client writes it: with blanks, by which the parameters are stored.
+        return await self._send("PUT", _path(claim), json.dumps(stored).encode(), JSON)
 
-    async def allocate(
-        self, claim: ResourceClaim, allocation: Mapping[str, Any] | None, pod: Pod
-    ) -> ClaimWritten | ClaimFailed:
-        """Give a claim devices, unless that is None, and reserve it for a pod."""
-        users = [{"resource": "pods", "name": pod.name, "uid": pod.uid}]
-        if claim.reserved_for:
-            return await self._reserve(claim, users)
-        status: dict[str, Any] = {"reservedFor": users}
-        if allocation is not None:
+    async def allocate(self, claim: ResourceClaim, write: ClaimWrite, pod: Pod) -> int | ClaimFailed:
+        """Give a claim its devices, unless it has them, and reserve it for a pod."""
+        users = {**claim.reserved_for, pod.uid: pod.name}
+        reservations = [{"resource": "pods", "name": name, "uid": uid} for uid, name in users.items()]
+        status: dict[str, Any] = {"reservedFor": reservations}
+        if claim.allocation is None:
             now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.wall_clock()))
-            status["allocation"] = {**allocation, "allocationTimestamp": now}
+            status["allocation"] = {**_allocation(write), "allocationTimestamp": now}
         return await self._patch_status(claim, status)
 
-    async def _reserve(self, claim: ResourceClaim, users: Sequence[Mapping[str, str]]) -> ClaimWritten | ClaimFailed:
-        """Add a reservation to those that are there, whose names only the stored object has."""
-        try:
-            answer = await self.client.request("GET", _path(claim), timeout=self.timeout)
-            stored = json.loads(answer.body)
-        except (ApiError, UnreachableError, ValueError, RecursionError) as error:
-            return _failure_of(error)
-        if stored["metadata"]["uid"] != claim.uid or "allocation" not in stored.get("status", {}):
-            return ClaimFailed("it has no devices any more", is_stale=True)
-        reserved = stored["status"].get("reservedFor", [])
-        current = attrs.evolve(claim, resource_version=stored["metadata"]["resourceVersion"])
-        return await self._patch_status(current, {"reservedFor": [*reserved, *users]})
-
-    async def take_back(self, claim: ResourceClaim) -> ClaimWritten | ClaimFailed:
+    async def take_back(self, claim: ResourceClaim) -> int | ClaimFailed:
         """Take a claim's devices and reservations back."""
         return await self._patch_status(claim, {"allocation": None, "reservedFor": None})
 
-    async def _patch_status(self, claim: ResourceClaim, status: Mapping[str, Any]) -> ClaimWritten | ClaimFailed:
-        body = {"metadata": _precondition(claim), "status": status}
-        try:
-            return await self._send("PATCH", f"{_path(claim)}/status", body)
-        except (ApiError, UnreachableError, ValueError, RecursionError) as error:
-            return _failure_of(error)
+    async def _patch_status(self, claim: ResourceClaim, status: Mapping[str, Any]) -> int | ClaimFailed:
+        return await self._send("PATCH", f"{_path(claim)}/status", {"metadata": _precondition(claim), "status": status})
 
     async def _send(
         self, method: str, path: str, body: Mapping[str, Any] | bytes, content_type: str = MERGE_PATCH
-    ) -> ClaimWritten:
-        async with self._limit:
-            answer = await self.client.request(
-                method,
-                path,
-                body=body if isinstance(body, bytes) else msgspec.json.encode(body),
-                content_type=content_type,
-                timeout=self.timeout,
-                pool=Pool.BIND,
-            )
-        return ClaimWritten((await decode_in_steps(answer.body, _ANSWER)).metadata.resource_version)
+    ) -> int | ClaimFailed:
+        content = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        try:
+            async with self._limit:
+                answer = await self.client.request(
+                    method, path, body=content, content_type=content_type, timeout=self.timeout, pool=Pool.BIND
+                )
+            return int((await decode_in_steps(answer.body, _ANSWER)).metadata.resource_version)
+        except (ApiError, UnreachableError, ValueError, RecursionError) as error:
+            return _failure_of(error)
 
 
 def _path(claim: ResourceClaim) -> str:
@@ -148,7 +118,29 @@ def _precondition(claim: ResourceClaim) -> dict[str, Any]:
 
 def _failure_of(error: Exception) -> ClaimFailed:
     if not isinstance(error, ApiError):
-        return ClaimFailed(str(error), is_open=True)
-    is_open = not error.is_status or error.status >= _ERROR
-    is_stale = error.is_status and error.status == _CONFLICT
-    return ClaimFailed(error.message or str(error), is_stale=is_stale, is_open=is_open)
+        return ClaimFailed(str(error))
+    return ClaimFailed(error.message or str(error), error.status if error.is_status else 0)
+
+
+def _allocation(write: ClaimWrite) -> Mapping[str, Any]:
+    """Return a claim's `status.allocation`, without the time."""
+    requests = dict.fromkeys(request for request, _ in write.results)
+    config = [
+        *(_config("FromClass", (request.name,), opaque) for request in requests for opaque in request.class_config),
+        *(_config("FromClaim", each.requests, each.opaque) for each in write.claim.config),
+    ]
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [write.node_name]}]}
+    return {
+        "devices": {"results": [_result(*each) for each in write.results], "config": config},
+        "nodeSelector": {"nodeSelectorTerms": [term]},
+    }
+
+
+def _config(source: str, requests: Sequence[str], opaque: bytes) -> Mapping[str, Any]:
+    return {"source": source, "requests": requests, "opaque": msgspec.Raw(opaque)}
+
+
+def _result(request: DeviceRequest, key: DeviceKey) -> Mapping[str, Any]:
+    tolerations = msgspec.Raw(request.tolerations_json or b"[]")
+    named = {"request": request.name, "driver": key.driver, "pool": key.pool, "device": key.name}
+    return named | {"tolerations": tolerations}

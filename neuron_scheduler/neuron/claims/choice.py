@@ -104,7 +104,7 @@ class _Chooser:
         others = list[tuple[tuple[int, ...], tuple[int, ...]]]()
         for values, requests in constraints:
             if len(requests) != 1 or self.demands[requests[0]].count != 1:
-                possible = [value for value in values if self._disjoint(_within(masks, value, requests)) is not None]
+                possible = [value for value in values if self._disjoint(_restrict(masks, value, requests)) is not None]
                 others.append((tuple(possible), requests))
         others.sort(key=lambda each: len(each[0]))  # what is impossible ends the search at once
         for narrowed in islice(self._narrow(tuple(others), tuple(masks)), MOST_COMPARED):
@@ -123,7 +123,7 @@ class _Chooser:
             return
         (values, requests), *rest = constraints
         for value in values:
-            narrowed = _within(masks, value, requests)
+            narrowed = _restrict(masks, value, requests)
             if self._disjoint(narrowed) is not None:  # else no values of the other constraints help
                 yield from self._narrow(tuple(rest), narrowed)
 
@@ -207,7 +207,7 @@ class _Chooser:
         return False
 
 
-def _within(masks: Sequence[int], value: int, requests: Sequence[int]) -> tuple[int, ...]:
+def _restrict(masks: Sequence[int], value: int, requests: Sequence[int]) -> tuple[int, ...]:
     """Return what each request may get if these get devices with one value of an attribute."""
     return tuple([mask & value if number in requests else mask for number, mask in enumerate(masks)])
 

@@ -7,22 +7,19 @@ than one on a fork, whose indexes are copied when they are first asked for.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
+from neuron_scheduler.model.devices import ClaimWrite
 from neuron_scheduler.model.pod import Pod, assigned_pod
 from neuron_scheduler.neuron.annotations import annotations_for
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.recheck import still_takes
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, NoNode, select_node
 from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan, release, reserve_volumes
-
-if TYPE_CHECKING:
-    from neuron_scheduler.scheduling.cycle.claim_plan import ClaimPlan
 
 
 @attrs.frozen
@@ -33,7 +30,7 @@ class AssumedPod:
     Attributes:
         allocation: the annotations with its devices and cores.
         volumes: what its volumes need; None if nothing.
-        claims: what its claims need; None if it has none.
+        claims: what is to be written to its claims.
         nominated: the nomination that it had, with the node's name.
     """
 
@@ -41,7 +38,7 @@ class AssumedPod:
     decision: Decision
     allocation: Mapping[str, str]
     volumes: VolumePlan | None = None
-    claims: "ClaimPlan | None" = None
+    claims: tuple[ClaimWrite, ...] = ()
     nominated: tuple[str, Nomination] | None = None
 
 
@@ -126,12 +123,11 @@ def take_with_volumes(cluster: Cluster, pod: Pod, decision: Decision) -> Assumed
         raise
 
 
-def _plan_claims(cluster: Cluster, pod: Pod, decision: Decision) -> "ClaimPlan | None":
-    if not pod.claims or cluster.claims is None:
-        return None
-    from neuron_scheduler.scheduling.cycle.claim_plan import plan_claims
-
-    return plan_claims(cluster, pod, decision)
+def _plan_claims(cluster: Cluster, pod: Pod, decision: Decision) -> tuple[ClaimWrite, ...]:
+    row, sets = cluster.node(decision.node_name), () if decision.placement is None else decision.placement.sets
+    if cluster.claims is None or row is None:
+        return ()
+    return cluster.claims.plan(pod, decision.node_name, row.node.published, sets)
 
 
 def give_back(cluster: Cluster, taken: AssumedPod) -> None:

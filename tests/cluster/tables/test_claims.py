@@ -9,7 +9,6 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.cluster.tables.claims import GATE, Claims
 from neuron_scheduler.model.devices import (
-    MOST_RESERVATIONS,
     NEURON_DRIVER,
     PROTECTION,
     ClaimAllocation,
@@ -175,12 +174,6 @@ GENERATED = ClaimReference("r", "c", is_generated=True)
         ((GENERATED,), claim(owner_uid="uid-p", terminating=True), 'resourceclaim "c" is being deleted'),
         ((GENERATED,), claim(owner_uid="uid-p"), ""),
         ((ClaimReference("r", is_generated=True, needs_none=True),), claim(), ""),
-        (
-            (ClaimReference("c", "c"),),
-            claim(reserved_for=tuple(map(str, range(256)))),
-            'resourceclaim "c" is reserved for 256 pods already',
-        ),
-        ((ClaimReference("c", "c"),), claim(reserved_for=("uid-p", *map(str, range(255)))), ""),
     ],
 )
 def test_for_what_a_pod_waits(references: tuple[ClaimReference, ...], known: ResourceClaim, want: str) -> None:
@@ -286,23 +279,18 @@ def test_other_drivers_devices_are_no_silicon(of: str, count: int, room: int) ->
 
 
 def test_a_change_of_a_claim_that_means_nothing_concerns_no_pod() -> None:
-    """Thousands may refer to it: a label, or one user more while there is room for others."""
+    """Thousands may refer to it: a label, or one user more."""
     claims = table(claim())
     for number in range(300):
         claims.put_pod(claiming(f"p{number}"))
-    assert claims.put(claim(version=2, reserved_for=("uid-p0",))).pods == ()
-    full = tuple(f"uid-p{number}" for number in range(MOST_RESERVATIONS))
-    assert (
-        len(claims.put(claim(version=3, has=[0])).pods)
-        == len(claims.put(claim(version=4, has=[0], reserved_for=full)).pods)
-        == 300
-    )
+    assert claims.put(claim(version=2, reserved_for={"uid-p0": "p0"})).pods == ()
+    assert len(claims.put(claim(version=3, has=[0])).pods) == 300
 
 
 @pytest.mark.parametrize(("priority", "goes"), [(-1, True), (0, False), (1, False)])
 def test_devices_that_are_kept_for_a_pod_get_no_more_users(priority: int, goes: bool) -> None:
     """Else a claim that its pods share would never come free for the pod for which they are evicted."""
-    cluster = Cluster(claims=table(some_slice(device(0)), claim(has=[0], reserved_for=("uid-p",))))
+    cluster = Cluster(claims=table(some_slice(device(0)), claim(has=[0], reserved_for={"uid-p": "p"})))
     assert cluster.claims is not None
     cluster.put_node(node("n"))
     cluster.put_pod(cluster.claims.put_pod(claiming(on="n", terminating=True)))

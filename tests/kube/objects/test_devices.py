@@ -195,7 +195,7 @@ def test_a_claim() -> None:
         requests=(DeviceRequest("r", NEURON, 4, ("true",)), DeviceRequest("all", "k", 0)),
         constraints=(MatchAttribute("a/b"), MatchAttribute("a/c", ("r",))),
         config=(ClaimConfig(opaque, ("r",)),),
-        reserved_for=("u1",),
+        reserved_for={"u1": "p"},
         terminating=True,
         finalizers=("other", PROTECTION),
     )
@@ -248,9 +248,9 @@ def test_an_allocation() -> None:
 
 def test_whom_a_claim_is_reserved_for() -> None:
     """Pods of the core group; anything else is said."""
-    users = [{"resource": "pods", "uid": "u1"}, {"resource": "pods", "apiGroup": "x", "uid": "u2"}]
+    users = [{"resource": "pods", "name": "p", "uid": "u1"}, {"resource": "pods", "apiGroup": "x", "uid": "u2"}]
     found = claim_of(status={"reservedFor": users})
-    assert (found.reserved_for, found.reserved_for_others) == (("u1",), True)
+    assert (found.reserved_for, found.reserved_for_others) == ({"u1": "p"}, True)
     assert not claim_of(status={"reservedFor": users[:1]}).reserved_for_others
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import attrs
 import pytest
 
-from neuron_scheduler.model.devices import NEVER, NO_CLASS, WantedDevices, WantedRequest
+from neuron_scheduler.model.devices import NEVER, NO_CLASS, DeviceRequest, WantedDevices
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.resources import NEURON_CLAIMS
 from neuron_scheduler.scheduling.plugins import dynamic_resources
@@ -50,7 +50,7 @@ def test_a_missing_class_is_awaited() -> None:
 
 def test_a_node_without_devices_is_told_from_one_where_they_are_in_use() -> None:
     """Preemption makes no room there."""
-    wanted = WantedDevices((WantedRequest(0, "r", 1, ()),))
+    wanted = WantedDevices((DeviceRequest("r", ""),))
     request = NeuronRequest(Unit.DEVICE, (0,), 0, resource=NEURON_CLAIMS, wanted=wanted)
     asking = attrs.evolve(pod(), neuron=request)
     assert refusal(cluster_of([node("a")]), asking).text == f"0/1 nodes are available: 1 {NEVER}."
