@@ -143,8 +143,6 @@ class Cluster:
     def remove_node(self, name: str) -> tuple[Nomination, ...]:
         """Remove a node and return its nominations, which are lost; its pods stay until they are removed."""
         node_info = self.node(name)
-        if self.claims is not None:
-            self.claims.forget_node(name)
         self._table.remove(name)
         return () if node_info is None else node_info.nominations
 

@@ -5,7 +5,7 @@ A pod with a node belongs to the cluster, no matter which scheduler bound it. On
 holder on its node, unless a state of it that could be read was bound.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -48,7 +48,7 @@ def put(cluster: Cluster, old: Any, new: Watched) -> Sequence[Change]:
                 new = cluster.claims.put_pod(new)
             changes = _put_pod(cluster, old, new)
         case Node():
-            changes = (*_put_node(cluster, old, new), *_changes_of_kinds(cluster))
+            changes = _put_node(cluster, old, new)
         case DisruptionBudget():
             cluster.budgets.put(new)
         case Namespace():
@@ -78,8 +78,7 @@ def remove(cluster: Cluster, old: Watched) -> Sequence[Change]:
             changes = _remove_pod(cluster, old)
         case Node():
             lost = cluster.remove_node(old.name)  # its pods are kept until they are deleted too
-            gone = NodeGone(old.name, tuple(nomination.pod for nomination in lost))
-            changes = (gone, *_changes_of_kinds(cluster))
+            changes = (NodeGone(old.name, tuple(nomination.pod for nomination in lost)),)
         case DisruptionBudget():
             cluster.budgets.remove(old)
         case Namespace():
@@ -107,23 +106,19 @@ def _changes_of_devices(cluster: Cluster, changed: DeviceObject, *, is_gone: boo
         row = cluster.node(name)
         if row is not None:
             changes += _put_node(cluster, row.node, row.node)
-    changes += _changes_of_kinds(cluster)
     for name in effects.held:
         cluster.refresh_claimed(name)
         changes.append(SpaceChanged(name))
-    for raw in filter(None, map(claims.pod, effects.pods)):
-        changes += _put_pod(cluster, raw, claims.resolve(raw))
+    changes += _changes_of_pods(cluster, effects.pods)
     if isinstance(changed, ResourceClaim):  # last: an observer may resolve these pods again
         changes.append(DevicesChanged(effects.held, changed.key))
     return changes
 
 
-def _changes_of_kinds(cluster: Cluster) -> Sequence[Change]:
-    """What a request for all devices of a node is for depends on the nodes that there are."""
-    if cluster.claims is None:
-        return ()
-    news = [(raw, cluster.claims.resolve(raw)) for raw in cluster.claims.take_news()]
-    return [change for raw, resolved in news for change in _put_pod(cluster, raw, resolved)]
+def _changes_of_pods(cluster: Cluster, uids: Iterable[str]) -> Iterator[Change]:
+    """Resolve pods again whose claims mean something else now."""
+    for raw in filter(None, map(cluster.claims.pod, uids)) if cluster.claims is not None else ():
+        yield from _put_pod(cluster, raw, cluster.with_claims(raw))
 
 
 def put_unreadable(cluster: Cluster, pod: Pod) -> Sequence[Change]:
@@ -206,4 +201,6 @@ def _put_node(cluster: Cluster, old: Node | None, new: Node) -> tuple[Change, ..
             new = attrs.evolve(old, refusal=new.refusal)
     after = cluster.put_node(new)
     lost = () if before is None or before.nominations == after.nominations else before.nominations
-    return (NodeChanged(old, after, tuple(nomination.pod for nomination in lost)), SpaceChanged(new.name))
+    changes = NodeChanged(old, after, tuple(nomination.pod for nomination in lost)), SpaceChanged(new.name)
+    asking = () if cluster.claims is None else cluster.claims.note_kind(after.node.published)
+    return *changes, *_changes_of_pods(cluster, asking)

@@ -108,7 +108,7 @@ class ClaimBinder:
         claim = self.claims.claims.get(key)
         if claim is None or claim.allocation is None:
             self._useless.discard(key)
-            self._resolve(self.claims.release(key))
+            self._resolve(self.claims.release([key]))
 
     def _report_missing(self) -> None:
         now, waiting = self.clock(), self.claims.waiting
@@ -135,7 +135,7 @@ class ClaimBinder:
     def _keep(self, key: str) -> None:
         """Keep a claim from all pods until its devices are taken back."""
         self._useless.add(key)
-        self._resolve(self.claims.keep(key))
+        self._resolve(self.claims.keep([key]))
 
     def on_decided(self, pod: Pod, writes: Sequence[ClaimWrite]) -> None:
         """Keep claims that get devices from other pods until these are written."""

@@ -12,7 +12,6 @@ never by their reservations: the controller also reserves for pods that were bou
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import islice
 from operator import attrgetter
 from typing import Final
 
@@ -37,6 +36,7 @@ from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import BOTH_ROADS, Node
 from neuron_scheduler.model.pod import Constraints, Pod
 from neuron_scheduler.model.resources import NEURON_CLAIMS, NEURON_NAMES
+from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.claims.cel import compile_selector
 from neuron_scheduler.neuron.claims.published import NO_POOL, DeviceSet, PublishedDevice, device_set
 
@@ -47,8 +47,6 @@ MOST_CONSTRAINTS: Final = 8
 MOST_REQUESTS: Final = 32
 MOST_SELECTING: Final = 2_000
 """Characters of the selectors of a pod's claims: each is evaluated for each device of each kind of node."""
-_MOST_KINDS: Final = 16
-"""Sets of devices that are asked how many devices a pod gets."""
 
 _PLACE: Final = attrgetter("device.driver", "pool", "device.name", "device.source")
 
@@ -88,10 +86,7 @@ class Claims:
     _users: dict[str, dict[str, None]] = attrs.field(factory=dict)
     _decided: dict[str, Pod] = attrs.field(factory=dict)
     _writing: dict[str, str] = attrs.field(factory=dict)
-    _kinds: Counter[DeviceSet] = attrs.field(factory=Counter)
-    _kind_of: dict[str, DeviceSet] = attrs.field(factory=dict)
-    _want_all: dict[str, None] = attrs.field(factory=dict)  # the uids of pods that ask for all devices of a node
-    _are_kinds_new: bool = False
+    _kinds: dict[Machine, DeviceSet] = attrs.field(factory=dict)  # the last one of each shape that a node had
 
     def put(self, new: DeviceObject) -> ClaimEffects:
         match new:
@@ -188,7 +183,6 @@ class Claims:
         """Return a node with what is published for it, and how many Neuron devices that are."""
         amounts = {name: amount for name, amount in node.allocatable.items() if name != NEURON_CLAIMS}
         published = self._device_set_of(node)
-        self._note_kind(node.name, published)
         fault = "" if node.neuron_fault == BOTH_ROADS else node.neuron_fault
         if published is not None and any(map(amounts.get, NEURON_NAMES)):
             fault = fault or (BOTH_ROADS if published.has_neuron else "")
@@ -221,26 +215,12 @@ class Claims:
             if all(is_meant) and not rule.unserved:
                 yield rule.taint
 
-    def _note_kind(self, name: str, published: DeviceSet | None) -> None:
-        before, known = self._kind_of.pop(name, None), len(self._kinds)
-        if before is not None and before is not published:
-            self._kinds[before] -= 1
-            if not self._kinds[before]:
-                del self._kinds[before]
-                self._are_kinds_new = True
-        if published is not None and published is not before:
-            self._are_kinds_new = self._are_kinds_new or (published not in self._kinds and known < _MOST_KINDS)
-            self._kinds[published] += 1
-        if published is not None:
-            self._kind_of[name] = published
-
-    def take_news(self) -> list[Pod]:
-        """Return the pods whose request depends on what nodes publish, if that has changed since the last call."""
-        is_new, self._are_kinds_new = self._are_kinds_new, False
-        return [self._pods[uid] for uid in self._want_all] if is_new else []
-
-    def forget_node(self, name: str) -> None:
-        self._note_kind(name, None)
+    def note_kind(self, published: DeviceSet | None) -> tuple[str, ...]:
+        """Return the pods that ask for all devices of a node, if no node has had as many as this one publishes."""
+        if published is None or not published.has_neuron:
+            return ()
+        is_known, self._kinds[published.shape] = published.shape in self._kinds, published
+        return () if is_known else self._pending_pods()
 
     def held_on(self, node_name: str) -> Iterator[tuple[DeviceKey, ...]]:
         """Yield the devices of each claim that has some of a node's."""
@@ -294,41 +274,31 @@ class Claims:
             if not self._users[key]:
                 del self._users[key]
         self.waiting.pop(uid, None)
-        self._want_all.pop(uid, None)
 
     def pod(self, uid: str) -> Pod | None:
         """Return a pod that refers to claims as it was read."""
         return self._pods.get(uid)
 
     def decide(self, pod: Pod, keys: Collection[str]) -> list[str]:
-        """
-        Note that claims are being written for a pod: they are no other pod's, and it keeps what was decided.
-
-        Returns the pods that may want them.
-        """
+        """Note that a pod keeps what was decided, and that claims are being written for it; return as `keep`."""
         self._decided[pod.uid] = pod
-        self._writing.update(dict.fromkeys(keys, pod.uid))
-        return self._others_with(keys, pod.uid)
+        return self.keep(keys, pod.uid)
 
     def end_writing(self, uid: str) -> list[str]:
-        """Note that a pod's claims are written, or that nobody goes on; return the pods that may want them."""
-        keys = [key for key, by in self._writing.items() if by == uid]
-        for key in keys:
-            del self._writing[key]
-        return self._others_with(keys, uid)
+        """Note that a pod's claims are written, or that nobody goes on; return as `keep`."""
+        users = self.release([key for key, by in self._writing.items() if by == uid])
+        return [user for user in users if user != uid]
 
-    def _others_with(self, keys: Iterable[str], uid: str) -> list[str]:
+    def keep(self, keys: Collection[str], uid: str = "") -> list[str]:
+        """Note that claims are one pod's only, or no pod's, until they are released; return who may want them."""
+        self._writing.update(dict.fromkeys(keys, uid))
         return [user for key in keys for user in self._users.get(key, ()) if user != uid]
 
-    def keep(self, key: str) -> list[str]:
-        """Note that a claim's devices are being taken back: it is no pod's. Returns the pods that may want it."""
-        self._writing[key] = ""
-        return self._others_with((key,), "")
-
-    def release(self, key: str) -> list[str]:
-        """Note that a claim's devices have been taken back; return the pods that may want it."""
-        self._writing.pop(key, None)
-        return self._others_with((key,), "")
+    def release(self, keys: Collection[str]) -> list[str]:
+        """Note that claims are any pod's again; return as `keep`."""
+        for key in keys:
+            self._writing.pop(key, None)
+        return [user for key in keys for user in self._users.get(key, ())]
 
     def is_free(self, key: str) -> bool:
         """Return whether no pod uses a claim, or is about to."""
@@ -365,8 +335,6 @@ class Claims:
         if isinstance(wanted, str):
             return attrs.evolve(raw, refusal=wanted, devices=devices, constraints=constraints)
         neuron = self._request(wanted) if open_claims else None
-        if any(not each.count for each in wanted.requests):
-            self._want_all[raw.uid] = None
         return attrs.evolve(raw, neuron=neuron, devices=devices, constraints=constraints)
 
     def _claims_of(self, raw: Pod) -> tuple[list[ResourceClaim], str]:
@@ -447,10 +415,8 @@ class Claims:
 
     def _request(self, wanted: WantedDevices) -> NeuronRequest:
         """Return the request; how many Neuron devices it is for is what an empty node would give."""
-        total = 0
-        for kind in islice(self._kinds, _MOST_KINDS):
-            placement = kind.place(kind.all, wanted) if kind.has_neuron else None
-            total = max(total, 0 if placement is None else len(placement.ids))
+        placements = (kind.place(kind.all, wanted) for kind in self._kinds.values())
+        total = max((0 if placement is None else len(placement.ids) for placement in placements), default=0)
         total = total or sum(each.count for each in wanted.requests if self._is_neuron(each))
         return NeuronRequest(Unit.DEVICE, (total,), total, resource=NEURON_CLAIMS, wanted=wanted)
 
