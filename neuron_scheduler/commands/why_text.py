@@ -46,7 +46,7 @@ CAUSES: Final[Mapping[str, str]] = {
     Cause.RESOURCES: "The nodes that it may use lack cpu, memory or another resource, room for a pod, or a host port.",
     Cause.TAINTS: "The nodes that it may use are cordoned, or have taints that it does not tolerate.",
     Cause.AFFINITY: "No node matches its node selector, affinity and topology spread, and other pods' anti-affinity.",
-    Cause.VOLUMES: "Its volumes cannot be used on the nodes, or cannot be bound.",
+    Cause.VOLUMES: "Its volumes or resource claims are missing, cannot be bound, or cannot be used on the nodes.",
     Cause.POD: "No node can take it as it is; the pod itself must be changed.",
     Cause.OTHER: "See the reasons of the nodes.",
 }

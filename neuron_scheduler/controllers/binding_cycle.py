@@ -22,7 +22,17 @@ from neuron_scheduler.controllers.allocate_fence import AllocateFence
 from neuron_scheduler.controllers.commitment import Commitment, note_freed, obstacle, refused_by
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.controllers.volume_binder import VolumeBinder
-from neuron_scheduler.kube.writes.binder import Binder, Binding, BindOutcome, Bound, Fenced, Gone, InDoubt, Refused
+from neuron_scheduler.kube.writes.binder import (
+    Binder,
+    Binding,
+    BindOutcome,
+    Bound,
+    Fenced,
+    Gone,
+    InDoubt,
+    Refused,
+    too_many,
+)
 from neuron_scheduler.kube.writes.work_queue import DelayingQueue, Waiting, turn, wake_one
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS, NEURON_ALLOC_TIME
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
@@ -150,8 +160,11 @@ class BindingCycle:
     async def _prepare(self, commitment: Commitment) -> None:
         """Bind a pod's volumes and write its claims, however long that takes, and then the pod; no other pod waits."""
         outcome: BindOutcome | None = None
+        problem = too_many(commitment.annotations, already=commitment.pod.annotations_size)
+        if problem:  # nothing is written for a pod that cannot be bound
+            outcome = Refused(422, problem, until_changed=True)
         try:
-            if commitment.plan is not None:
+            if outcome is None and commitment.plan is not None:
                 outcome = await self.volumes.prepare(commitment.pod, commitment.plan)
             if outcome is None and commitment.claims and self.claims is not None:
                 outcome = await self.claims.prepare(commitment.pod, commitment.claims)

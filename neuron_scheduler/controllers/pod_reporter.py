@@ -122,7 +122,8 @@ class PodReporter:
         if self.may_bind() and self._observed.take_now():
             near = pod.namespace == rival.namespace
             other = rival.key if near else "a pod of another namespace"
-            note = f"Neuron cores of this pod are also claimed by {other}; delete one of the two"
+            what = "Devices" if pod.devices else "Neuron cores"  # a claim may hold another driver's, too
+            note = f"{what} of this pod are also claimed by {other}; delete one of the two"
             self.recorder.record(
                 pod,
                 type="Warning",

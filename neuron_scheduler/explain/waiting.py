@@ -16,10 +16,10 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.explain.answers import Waiting, WaitingEntry
 from neuron_scheduler.explain.arithmetic import unprovisioned_text
 from neuron_scheduler.explain.groups import Waits, decide_in_group
-from neuron_scheduler.explain.why import SCHEDULER_NAME, summary_of, unserved_text
+from neuron_scheduler.explain.why import SCHEDULER_NAME, gates_text, summary_of, unserved_text
 from neuron_scheduler.model.memo import memoise
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
-from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod import CLAIM_GATE, Pod
 from neuron_scheduler.neuron.capability import size_of
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, schedule_pod
@@ -122,7 +122,7 @@ def waiting_list(
 def _state_of(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[str, str]:
     """Return the cause and the message; both say that a pod with gates is not tried."""
     if pod.gates:
-        return Cause.GATED, f"Scheduling is blocked by gates: {', '.join(pod.gates)}."
+        return Cause.VOLUMES if pod.gates == (CLAIM_GATE,) else Cause.GATED, gates_text(pod)
     decision = schedule_pod(cluster, pod, profile)
     claim = unprovisioned_text(cluster.view, pod) if isinstance(decision, Decision) else ""
     return (Cause.VOLUMES, f"Waits for {claim}.") if claim else _cause_and_message(decision)

@@ -28,7 +28,7 @@ from neuron_scheduler.explain.changes.search import changes
 from neuron_scheduler.explain.groups import Waits, decide_in_group, label_complaints, mixed_text
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.neuron_request import Unit
-from neuron_scheduler.model.pod import DEFAULT_SCHEDULER, Pod
+from neuron_scheduler.model.pod import CLAIM_GATE, DEFAULT_SCHEDULER, Pod
 from neuron_scheduler.model.resources import NEURON_NAMES
 from neuron_scheduler.model.wording import clip, count_text, few_names
 from neuron_scheduler.neuron.annotations import has_ids, ids_in_words, lookup_amounts
@@ -53,7 +53,6 @@ from neuron_scheduler.scheduling.plugins.contract import PluginName, PodRefusal,
 from neuron_scheduler.scheduling.plugins.neuron_topology import free_units_of
 from neuron_scheduler.scheduling.preemption.nominations import turn_text
 
-SCHEDULING_GATED: Final = "Scheduling is blocked due to non-empty scheduling gates"
 """kube-apiserver's message in the condition of a gated pod."""
 DELETED: Final = "The pod is being deleted, so no scheduler gives it a node."
 SCHEDULER_NAME: Final = "scheduler_name"
@@ -207,13 +206,22 @@ def _of_all_nodes(cluster: Cluster, refusal: PodRefusal) -> Iterator[NodeGroup]:
         yield NodeGroup(cluster.view.node_count, names, plugin=refusal.plugin, reason=refusal.reason, cause=cause)
 
 
+def gates_text(pod: Pod) -> str:
+    """Return why a pod with gates is not tried."""
+    if pod.gates == (CLAIM_GATE,):
+        return f"Waiting for a resource claim: {pod.refusal}."
+    return f"Scheduling is blocked due to non-empty scheduling gates ({few_names(pod.gates)})."
+
+
 def _with_gates(explanation: Explanation, pod: Pod) -> Explanation:
     """Return the explanation of a pod with scheduling gates from that of the same pod without them."""
+    if pod.gates == (CLAIM_GATE,):
+        return attrs.evolve(explanation, cause=Cause.VOLUMES, message=gates_text(pod), groups=())
     return attrs.evolve(
         explanation,
         verdict=Verdict.GATED,
         cause=Cause.GATED,
-        message=f"{SCHEDULING_GATED} ({few_names(pod.gates)}).",
+        message=gates_text(pod),
         notes=(*explanation.notes, f"Without the gates: {explanation.message}"),
     )
 
@@ -331,7 +339,7 @@ def _of_one_node(
     groups: list[NodeGroup] = []
     for of_plugin in by_plugin.values():
         groups += yield from groups_of(fork, pod, profile, of_plugin, among=1 << slot)
-    verdict = Verdict.GATED if pod.gates else answer.verdict
+    verdict = Verdict.GATED if pod.gates not in ((), (CLAIM_GATE,)) else answer.verdict
     answer = attrs.evolve(answer, verdict=verdict, nodes=1, groups=tuple(groups), notes=tuple(notes))
     return attrs.evolve(answer, decider=decider_text(pod, profile))
 
@@ -368,7 +376,7 @@ def _names_of_many(pod: Pod) -> Iterator[str]:
 
 def notes_on(pod: Pod) -> Iterator[str]:
     """Yield what a reader must know to read the answer about a pending pod."""
-    if pod.gates:
+    if pod.gates not in ((), (CLAIM_GATE,)):
         yield f"Its scheduling gates: {few_names(pod.gates)}. The rest is what would happen without them."
     if pod.group is not None:
         yield f"It is in group {clip(pod.group.key.title)}: enough members get a node at once, or none does."

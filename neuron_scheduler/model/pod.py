@@ -26,6 +26,8 @@ from neuron_scheduler.model.volumes import InlineVolume
 
 PINS: Final = ("NEURON_RT_VISIBLE_CORES", "NEURON_VISIBLE_DEVICES")
 """The variables by which the Neuron runtime, and vLLM, learn which cores and devices they have."""
+CLAIM_GATE: Final = "resource claims"
+"""Stands among a pod's gates while one of its resource claims is missing or somebody else's."""
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 """The name of kube-scheduler's default profile, which pods have that name none."""
 FEW_COMPARISONS: Final = 16

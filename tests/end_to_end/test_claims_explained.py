@@ -23,6 +23,7 @@ KINDS = "nodes,pods,namespaces,resourceslices,deviceclasses,resourceclaims"
 QUESTIONS = (
     (("why", "waits"), 1, "12 Neuron devices free on 1 node, largest free block 8, pod needs 16"),
     (("why", "four"), 0, "default/four is on a (devices 0-3)."),
+    (("why", "lost"), 1, 'Waiting for a resource claim: the claim of template "neurons" is not created yet.'),
     (("why", "-A"), 1, "16 Neuron devices"),
     (("map",), 0, "2 nodes, 32 devices: 12 free (largest block 8), 20 used"),
     (("fit", "--devices=1"), 1, "2 node(s) gave their Neuron devices by claims only"),
@@ -47,6 +48,7 @@ async def test_every_way_tells_the_same_of_claims(
         for name, of in (("four", "four"), ("xl", "xl")):
             await create_pod(fleet, claiming(name, of))
             await given(fleet, name)
+        await create_pod(fleet, claiming("lost", "none"))
         await create_pod(fleet, claiming("waits", "xl"))
         await refused(fleet, "waits", saying="Insufficient neuron.aws.com")
         dump.write_text(await run(require("kubectl"), "get", KINDS, "-A", "-o", "json", kubeconfig=admin))

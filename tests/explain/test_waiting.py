@@ -145,7 +145,7 @@ def test_replicas_are_decided_once() -> None:
         answer = run(waiting_list(cluster, [*pods, gated], lambda _: PROFILE))
     assert decided.call_count == 1
     assert answer.total == 1001
-    assert answer.pods[-1].message == "Scheduling is blocked by gates: quota."
+    assert answer.pods[-1].message == "Scheduling is blocked due to non-empty scheduling gates (quota)."
 
 
 def test_what_is_kept_for_one_pod_is_not_free_for_its_like() -> None:

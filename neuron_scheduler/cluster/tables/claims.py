@@ -34,14 +34,12 @@ from neuron_scheduler.model.devices import (
 )
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import BOTH_ROADS, Node
-from neuron_scheduler.model.pod import Constraints, Pod
+from neuron_scheduler.model.pod import CLAIM_GATE, Constraints, Pod
 from neuron_scheduler.model.resources import NEURON_CLAIMS, NEURON_NAMES
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.claims.cel import compile_selector
 from neuron_scheduler.neuron.claims.published import NO_POOL, DeviceSet, PublishedDevice, device_set
 
-GATE: Final = "resource claims"
-"""Stands among a pod's gates while a claim is missing or somebody else's."""
 MOST_CONSTRAINTS: Final = 8
 """Of one pod."""
 MOST_REQUESTS: Final = 32
@@ -326,7 +324,9 @@ class Claims:
         if problem:
             self.waiting[raw.uid] = problem
             constraints = _without_references(raw.constraints)
-            return attrs.evolve(raw, gates=(*raw.gates, GATE), refusal=problem, constraints=constraints, group=None)
+            return attrs.evolve(
+                raw, gates=(*raw.gates, CLAIM_GATE), refusal=problem, constraints=constraints, group=None
+            )
         self.waiting.pop(raw.uid, None)
         on = tuple(each.allocation.on for each in claims if each.allocation and each.allocation.on is not None)
         constraints = attrs.evolve(_without_references(raw.constraints), claimed_on=on)

@@ -191,8 +191,8 @@ def _request(fields: _Fields) -> tuple[DeviceRequest, str]:
     return request, f'request "{name}": {unserved}' if unserved else ""
 
 
-_MOST_SELECTING: Final = 10_000
-"""Characters of a claim's selectors; more are not kept. Far fewer are served, but the API server takes megabytes."""
+_MOST_KEPT: Final = 10_000
+"""Characters of a claim's selectors and parameters; more are not kept. The API server takes megabytes."""
 
 
 def _claim(struct: _Object) -> ResourceClaim:
@@ -202,12 +202,14 @@ def _claim(struct: _Object) -> ResourceClaim:
     constraints = _decode(devices.get("constraints"), list[_Fields], [])
     configs = _decode(devices.get("config"), list[_Fields], [])
     consumers = _decode(status.get("reservedFor"), list[_Consumer], [])
+    opaque = [(bytes(each["opaque"]), _names(each.get("requests"))) for each in configs if "opaque" in each]
     size = sum(len(selector) for request, _ in requests for selector in request.selectors)
-    if size > _MOST_SELECTING:
-        requests = [
-            (attrs.evolve(request, selectors=()), f"{size:,} characters of selectors") for request, _ in requests
-        ]
+    size += sum(len(parameters) for parameters, _ in opaque)
+    too_large = f"{size:,} characters of selectors and parameters" if size > _MOST_KEPT else ""
+    if too_large:
+        requests, opaque = [(attrs.evolve(request, selectors=()), found) for request, found in requests], []
     unserved = (
+        too_large,
         _unserved_field(struct.spec, ("devices",)),
         _unserved_field(devices, ("requests", "constraints", "config")),
         *(sentence for _, sentence in requests),
@@ -225,9 +227,7 @@ def _claim(struct: _Object) -> ResourceClaim:
             MatchAttribute(_decode(each.get("matchAttribute"), str, ""), _names(each.get("requests")))
             for each in constraints
         ),
-        config=tuple(
-            ClaimConfig(bytes(each["opaque"]), _names(each.get("requests"))) for each in configs if "opaque" in each
-        ),
+        config=tuple(ClaimConfig(parameters, names) for parameters, names in opaque),
         unserved=next(filter(None, unserved), ""),
         allocation=_allocation(status["allocation"]) if "allocation" in status else None,
         reserved_for={each.uid: each.name for each in consumers if each.resource == "pods" and not each.api_group},

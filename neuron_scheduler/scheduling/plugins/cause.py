@@ -37,7 +37,7 @@ class Cause(enum.StrEnum):
     AFFINITY = "affinity"
     """Node selector and affinity, pod affinity, topology spread."""
     VOLUMES = "volumes"
-    """Its claims and volumes."""
+    """Its claims, on volumes and on devices, and volumes."""
     POD = "pod"
     """A change of the pod itself: no node could take it."""
     OTHER = "other"

@@ -19,7 +19,7 @@ const CAUSES = {
   resources: "Not enough cpu, memory, host ports or pods per node.",
   taints: "The nodes are cordoned, or have taints that the pod does not tolerate.",
   affinity: "No node matches the pod's node selector or affinity rules.",
-  volumes: "No node can use or bind its volumes.",
+  volumes: "Its volumes or resource claims are missing, or no node can use them.",
   pod: "The pod itself must be changed.",
   other: "No node passes the filters.",
 };

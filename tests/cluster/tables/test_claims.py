@@ -7,7 +7,7 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
-from neuron_scheduler.cluster.tables.claims import GATE, Claims
+from neuron_scheduler.cluster.tables.claims import Claims
 from neuron_scheduler.model.devices import (
     NEURON_DRIVER,
     PROTECTION,
@@ -24,7 +24,7 @@ from neuron_scheduler.model.devices import (
     ResourceSlice,
 )
 from neuron_scheduler.model.node import BOTH_ROADS, Node
-from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod import CLAIM_GATE, Pod
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.resources import NEURON_CLAIMS
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement
@@ -180,7 +180,7 @@ def test_for_what_a_pod_waits(references: tuple[ClaimReference, ...], known: Res
     """It has a gate, and the sentence is kept."""
     claims = table(known)
     found = claims.put_pod(pod("p", claims=references))
-    assert (GATE in found.gates, claims.waiting.get("uid-p", "")) == (bool(want), want)
+    assert (CLAIM_GATE in found.gates, claims.waiting.get("uid-p", "")) == (bool(want), want)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_a_shared_claim_ties_the_next_pod_to_its_node() -> None:
     claims = table(claim())
     first, second = (claims.put_pod(claiming(name)) for name in ("p", "q"))
     assert claims.decide(first, ("default/c",)) == ["uid-q"]
-    assert claims.resolve(second).gates == (GATE,)
+    assert claims.resolve(second).gates == (CLAIM_GATE,)
     assert claims.put(claim(version=2, has=[0])).pods == ("uid-p", "uid-q")
     assert claims.resolve(first).neuron == first.neuron  # it keeps what was decided
     assert claims.end_writing("uid-p") == ["uid-q"]

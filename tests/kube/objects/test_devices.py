@@ -220,6 +220,11 @@ def test_tolerations_are_kept_as_they_are_written() -> None:
         pytest.param({"requests": [request(selectors=[{"wasm": 1}])]}, 'request "r": selectors.wasm', id="a selector"),
         pytest.param({"constraints": [{"distinctAttribute": "a/b"}]}, "constraints.distinctAttribute", id="distinct"),
         pytest.param({"config": [{"clear": 1}]}, "config.clear", id="a parameter"),
+        pytest.param(
+            {"config": [{"opaque": {"driver": "d", "parameters": "x" * 9_990}}]},
+            "10,023 characters of selectors and parameters",
+            id="far too much",
+        ),
         pytest.param({"tomorrow": 1}, "tomorrow", id="of the claim"),
     ],
 )
