@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
+from random import Random
 from typing import Any, Final
 from unittest import mock
 
@@ -179,6 +180,15 @@ def some_node(number: int, *, created: str = "2026-01", uid: str = "node", **lab
     return node
 
 
+def _launched(number: int) -> Iterator[Object]:
+    """Yield nodes that came within a few seconds, fifty in each, in any order."""
+    for second in range(number // 50):
+        for each in Random(second).sample(range(50), 50):
+            node = some_node(10**6 + 50 * second + each)
+            node["metadata"]["creationTimestamp"] = f"2026-03-01T00:00:{second:02}Z"
+            yield node
+
+
 def _cordoned(number: int) -> Object:
     node = some_node(number)
     node["spec"]["unschedulable"] = True
@@ -216,6 +226,7 @@ async def work(world: World) -> None:
     await pend("a new label", nodeSelector={"new": "x7"})
     await world.change("a node is cordoned", "MODIFIED", map(_cordoned, range(100)))
     await world.change("nodes come", "ADDED", (some_node(size + n, created="2026-02") for n in range(300)))
+    await world.change("nodes launched together come", "ADDED", _launched(600))
     await world.change("nodes go", "DELETED", (some_node(size + n) for n in range(300)))
     await world.relist("a list of pods", parts.pods, list(world.pods.values()))
     await world.relist("a list of nodes", parts.nodes, [some_node(n) for n in range(size)])

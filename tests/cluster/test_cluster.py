@@ -1,6 +1,7 @@
 """The cluster in memory: nodes, pods, assumptions and queries."""
 
 from contextlib import suppress
+from random import Random
 from unittest import mock
 
 import pytest
@@ -91,6 +92,32 @@ def test_nodes_launched_together_keep_the_numbering_in_any_order(monkeypatch: py
     cluster.put_node(node("b", created=2))
     assert order(cluster) == ["old", "a", "b", "c", "d"]
     assert cluster.view.column(_cpu) is not before
+
+
+@pytest.mark.parametrize("old", [0, 3])
+def test_nodes_launched_by_the_hundred_keep_the_indexes(monkeypatch: pytest.MonkeyPatch, old: int) -> None:
+    """The last nodes get other slots in their order now and then; older ones that came late stay as they are."""
+    monkeypatch.setattr(nodes, "_MOST_YOUNG_LATECOMERS", 8)
+    monkeypatch.setattr(nodes, "_LAST", 64)
+    dice, second = Random(old), 30
+    launched = [node(f"n{n:03}", cpu=n + 1, created=1 + n // second) for n in range(600)]
+    cluster = cluster_of(node("first", created=0.5))
+    before = cluster.view.column(_cpu)
+    for start in range(0, len(launched), second):
+        for new in dice.sample(launched[start : start + second], second):
+            cluster.put_node(new)
+            cluster.put_pod(pod(f"on-{new.name}", cpu=1, on=new.name))
+        if start < old * second:
+            cluster.put_node(node(f"old-{start}", created=start / 1000))
+        cluster.remove_node(launched[start].name)
+        assert cluster.view.column(_cpu) is before
+    left = [each.name for at, each in enumerate(launched) if at % second]
+    assert order(cluster) == [*(f"old-{n * second}" for n in range(old)), "first", *left]
+    assert len(cluster._table._latecomers) <= old + 16
+    for each in launched[1::second]:
+        slot = cluster.view.slot(each.name)
+        assert slot is not None
+        assert (before.value(slot), cluster.view.row(slot).node) == (each.allocatable[CPU] - 1, each)
 
 
 def test_a_node_created_again_is_the_youngest() -> None:

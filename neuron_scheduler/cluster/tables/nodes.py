@@ -3,8 +3,8 @@ The table of nodes: a row for each, in a slot, with the indexes and the other ta
 
 Nodes are ordered by (creationTimestamp, name, uid), so that every replica and every restart breaks ties alike. Slots
 are given in that order, except to *latecomers*, which arrive after a younger node: nodes that are launched together are
-created in the same second and arrive in any order. With too many latecomers or holes the table is renumbered, which
-drops all indexes. So slots and node sets must not outlive an `await`.
+created in the same second and arrive in any order. From time to time the last nodes are put into order. With too many
+other latecomers or holes the table is renumbered, which drops all indexes. So slots must not outlive an `await`.
 
 Pods whose node does not exist (yet, or any more) are in *headless* rows, which have a name but no slot.
 """
@@ -47,6 +47,8 @@ from neuron_scheduler.model.selectors import PodAffinityTerm
 
 _MOST_HOLES = 64  # more than there are nodes
 _MOST_LATECOMERS = 512
+_MOST_YOUNG_LATECOMERS = 64  # since the last nodes were put into order
+_LAST = 1024  # nodes that are put into order; most of the time it takes a tenth of them
 _ROWS_AT_ONCE = 512
 _MOST_RELABELINGS = 2048  # changes of labels that are kept for the rollups
 _Age = tuple[float, str, str]
@@ -127,6 +129,7 @@ class NodeTable:
     _headless: dict[str, NodeInfo] = attrs.field(factory=dict)
     _latecomers: list[tuple[_Age, Slot]] = attrs.field(factory=list)  # the oldest first
     _late: NodeSet = NO_NODES
+    _left_late: int = 0  # latecomers when the last nodes were put into order
     _newest: _Age | None = None  # without the latecomers
     _relabelings: Relabelings = attrs.field(factory=Relabelings)
     _last_terms: dict[TermKind, tuple[object, list[tuple[PodAffinityTerm, Column]]]] = attrs.field(factory=dict)
@@ -355,17 +358,39 @@ class NodeTable:
         holes = len(self.slots) - len(self.slot_of)
         if holes > len(self.slot_of) + _MOST_HOLES or len(self._latecomers) > _MOST_LATECOMERS:
             self._renumber()
+        elif len(self._latecomers) > self._left_late + _MOST_YOUNG_LATECOMERS:
+            self._order_the_last()
+        else:
+            return
+        self._left_late = len(self._latecomers)
+
+    def _order_the_last(self) -> None:
+        """Give the last nodes other slots if they have arrived in another order; all indexes follow."""
+        start = max(len(self.slots) - _LAST, 0)
+        rows = [self.row(slot) for slot in slots_of(less(self.live, self._late | all_slots(start)))]
+        late = [age for age, _ in self._latecomers if rows and age > _age(rows[0])]
+        place = bisect(rows, late[0], key=_age) if late else len(rows)
+        if place == len(rows):
+            return
+        first, size = self.slot_of[rows[place].node.name], len(self.slots)
+        moved = sorted(filter(None, self.slots[first:]), key=_age)
+        for node_info in moved:
+            self._vacate(self.slot_of[node_info.node.name])
+        self.slots, self.nodes, self._newest = self.slots[:first], self.nodes[:first], _age(rows[place - 1])
+        for node_info in moved:
+            self._insert(node_info)
+        self.slots += [None] * (size - len(self.slots))
+        self.nodes += [None] * (size - len(self.nodes))
+        self.of_rows.dropped += 1  # whoever holds slots looks at it
 
     def _renumber(self) -> None:
-        rows = list(self.rows_by_age(self.live))
-        slots = [self.slot_of[node_info.node.name] for node_info in rows]
-        self.slots = list(rows)
-        self.nodes = [node_info.node for node_info in rows]
+        rows, slot_of = list(self.rows_by_age(self.live)), self.slot_of
+        self.slots, self.nodes = [*rows], [node_info.node for node_info in rows]
         self.slot_of = {node_info.node.name: slot for slot, node_info in by_slot(rows)}
         self.live = all_slots(len(rows))
         self._latecomers, self._late = [], NO_NODES
         self._newest = _age(rows[-1]) if rows else None
-        new_slots = {old: new for new, old in by_slot(slots)}
+        new_slots = {slot_of[name]: slot for name, slot in self.slot_of.items()}
         self.set_aside = from_slots([new_slots[slot] for slot in slots_of(self.set_aside)], len(rows))
         self.pods.renumber(new_slots)
         self.terms.renumber(new_slots)

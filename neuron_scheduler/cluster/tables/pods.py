@@ -6,6 +6,7 @@ changes of pods; it is built again if the log has become longer than that postin
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 import attrs
 
@@ -54,11 +55,10 @@ class PodQuery:
             if self.matches(pod):
                 numbers[slot] = numbers.get(slot, 0) + 1
 
-    def changes(self, log: Iterable[tuple[Slot, Pod | None, Pod | None]]) -> Iterator[tuple[Slot, int]]:
+    def changes(self, log: Iterable[tuple[Slot, Pod, int]]) -> Iterator[tuple[Slot, int]]:
         """Yield the changes of the count, (slot, change), for logged changes of pods."""
-        for slot, old, new in log:
-            change = (new is not None and self.matches(new)) - (old is not None and self.matches(old))
-            if change:
+        for slot, pod, change in log:
+            if self.matches(pod):
                 yield slot, change
 
 
@@ -93,12 +93,13 @@ class PodTable:
     The postings' keys are (namespace, label, value) and (namespace,); the values are uids.
     """
 
-    _pods: dict[str, tuple[Pod, Slot]] = attrs.field(factory=dict)
+    _pods: dict[str, Pod] = attrs.field(factory=dict)
+    _slots: dict[str, Slot] = attrs.field(factory=dict)
     _postings: dict[tuple[str, ...], dict[str, None]] = attrs.field(factory=dict)
     _namespaces: dict[str, None] = attrs.field(factory=dict)
     _counts: dict[PodQuery, _Count] = attrs.field(factory=dict)
     _rollups: dict[tuple[PodQuery, str], _Total] = attrs.field(factory=dict)
-    _log: ChangeLog[tuple[Slot, Pod | None, Pod | None]] = attrs.field(factory=ChangeLog)
+    _log: ChangeLog[tuple[Slot, Pod, int]] = attrs.field(factory=ChangeLog)  # pods that came (1) or went (-1)
     _preparing: int = 0
     _own: set[tuple[str, ...]] | None = None  # keys of postings that no fork has; None before the first fork: all
 
@@ -107,31 +108,26 @@ class PodTable:
 
     def put(self, pod: Pod, slot: Slot) -> None:
         before = self._pods.get(pod.uid)
-        if before is not None:
-            if before[1] != slot:
-                self.remove(pod.uid)
-                before = None
-            elif _has_same_counts(before[0], pod):
-                self._pods[pod.uid] = (pod, slot)
-                return
-            else:
-                self._unpost(before[0])
-        self._pods[pod.uid] = (pod, slot)
+        if before is not None and self._slots[pod.uid] == slot and _has_same_counts(before, pod):
+            self._pods[pod.uid] = pod
+            return
+        self.remove(pod.uid)
+        self._pods[pod.uid], self._slots[pod.uid] = pod, slot
         for key in _keys(pod):
             if self._own is not None and key not in self._own:
                 self._make_own(key)
             self._postings.setdefault(key, {})[pod.uid] = None
         self._namespaces[pod.namespace] = None
-        self._record(slot, before[0] if before else None, pod)
+        self._record(slot, pod, 1)
 
     def remove(self, uid: str) -> None:
-        before = self._pods.pop(uid, None)
-        if before is not None:
-            self._unpost(before[0])
-            self._record(before[1], before[0], None)
+        pod = self._pods.pop(uid, None)
+        if pod is not None:
+            self._unpost(pod)
+            self._record(self._slots.pop(uid), pod, -1)
 
     def renumber(self, new_slots: Mapping[Slot, Slot]) -> None:
-        self._pods = {uid: (pod, new_slots[slot]) for uid, (pod, slot) in self._pods.items()}
+        self._slots = dict(zip(self._slots, map(new_slots.__getitem__, self._slots.values()), strict=True))
         self._counts.clear()
         self._rollups.clear()
         self._log.skip()  # counts that are being prepared are of the old slots
@@ -190,11 +186,12 @@ class PodTable:
             yield from self._catch_up(definition, known, domains)
             return
         start, numbers = self._log.end, dict[Slot, int]()
-        pods = [self._pods[uid] for uid in self._candidates(definition)]
+        uids = self._candidates(definition)
+        pods = zip(list(map(self._pods.__getitem__, uids)), list(map(self._slots.__getitem__, uids)), strict=True)
         self._preparing += 1
         try:
-            for first in range(0, len(pods), _AT_ONCE):
-                definition.count(pods[first : first + _AT_ONCE], numbers)
+            for _ in range(0, len(uids), _AT_ONCE):
+                definition.count(islice(pods, _AT_ONCE), numbers)
                 yield
         finally:
             self._preparing -= 1
@@ -212,7 +209,11 @@ class PodTable:
         """Return an independent copy; a posting is copied when one of the two changes it, counts are built anew."""
         self._own = set()
         return PodTable(
-            pods=dict(self._pods), postings=dict(self._postings), namespaces=dict(self._namespaces), own=set()
+            pods=dict(self._pods),
+            slots=dict(self._slots),
+            postings=dict(self._postings),
+            namespaces=dict(self._namespaces),
+            own=set(),
         )
 
     def _make_own(self, key: tuple[str, ...]) -> None:
@@ -241,7 +242,7 @@ class PodTable:
 
     def _numbers(self, definition: PodQuery, candidates: Iterable[str]) -> dict[Slot, int]:
         numbers: dict[Slot, int] = {}
-        definition.count((self._pods[uid] for uid in candidates), numbers)
+        definition.count(((self._pods[uid], self._slots[uid]) for uid in candidates), numbers)
         return numbers
 
     def _to_build_from(self, definition: PodQuery, last_used: int | None) -> Collection[str] | None:
@@ -290,9 +291,9 @@ class PodTable:
         if (pod.namespace,) not in self._postings:
             del self._namespaces[pod.namespace]
 
-    def _record(self, slot: Slot, old: Pod | None, new: Pod | None) -> None:
+    def _record(self, slot: Slot, pod: Pod, change: int) -> None:
         if self._counts or self._rollups or self._preparing:
-            self._log.append((slot, old, new), most=_MOST_LOGGED)
+            self._log.append((slot, pod, change), most=_MOST_LOGGED)
 
 
 def _keys(pod: Pod) -> Iterator[tuple[str, ...]]:
