@@ -205,7 +205,7 @@ def _row(group: Sequence[Round]) -> tuple[str, ...]:
 async def main(arguments: Any) -> int:
     """Measure and print; return the exit code."""
     rounds: list[Round] = []
-    async with run_cluster() as plane:
+    async with run_cluster(arguments.fillers) as plane:
         for number in range(arguments.rounds):
             for times in map(TIMES.__getitem__, arguments.times):
                 for deed in arguments.deeds:
@@ -225,6 +225,7 @@ def _arguments() -> Any:
     parser.add_argument("--times", nargs="+", choices=TIMES, default=list(TIMES))
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--pods", type=int, default=1_000)
+    parser.add_argument("--fillers", type=int, default=0, help="other pods on the nodes")
     return parser.parse_args()
 
 

@@ -19,8 +19,9 @@ import anyio
 import attrs
 
 from tests.control_plane.component import Component
+from tests.control_plane.fake_kubelet import path_of, running
 from tests.control_plane.objects import create_all, create_node, create_pod, node_manifest, pod_manifest
-from tests.control_plane.rest import Object, RestClient
+from tests.control_plane.rest import STRATEGIC, Object, RestClient
 from tests.control_plane.server import ControlPlane, free_port, run_control_plane
 from tests.end_to_end import rights
 from tests.end_to_end.fence import ACCOUNT, in_force
@@ -29,6 +30,7 @@ from tests.end_to_end.workload import LEASE, PODS, ids_of, kubelets
 
 SIZES: Final = (1, 1, 4, 1, 1, 8, 1, 1)
 NODES: Final = 180  # with 2,880 devices, for 1,000 pods with 2,250: there is always a place
+OTHERS: Final = "others"
 INSTANCE_TYPE: Final = "trn1.32xlarge"
 LONGEST_WAIT: Final = 90.0  # seconds for all pods to be bound
 LONGEST_END: Final = 45.0  # seconds; the Deployment's grace period is 40
@@ -37,8 +39,8 @@ KUBECTL: Final = Path(sys.executable).with_name("kubectl")
 
 
 @asynccontextmanager
-async def run_cluster() -> AsyncIterator[ControlPlane]:
-    """Run a control plane with nodes and the manifests until the block is left."""
+async def run_cluster(fillers: int = 0) -> AsyncIterator[ControlPlane]:
+    """Run a control plane with nodes, the manifests and other pods on the nodes until the block is left."""
     async with run_control_plane() as plane:
         admin = plane.kubeconfig(plane.folder / "admin.kubeconfig")
         for folder in ("manifests/lease-watch", "manifests/my-scheduler"):
@@ -49,7 +51,18 @@ async def run_cluster() -> AsyncIterator[ControlPlane]:
         plane.kubeconfig(_account(plane), token=await plane.token_for("kube-system", ACCOUNT))
         nodes = (node_manifest(f"node-{number:03d}", INSTANCE_TYPE) for number in range(NODES))
         await create_all(partial(create_node, plane.admin), nodes)
+        await plane.admin.post("/api/v1/namespaces", {"metadata": {"name": OTHERS}})
+        await create_all(partial(_run, plane.admin), map(_filler, range(fillers)))
         yield plane
+
+
+def _filler(number: int) -> Object:
+    return pod_manifest(f"filler-{number:06d}", namespace=OTHERS, nodeName=f"node-{number % NODES:03d}")
+
+
+async def _run(api: RestClient, manifest: Object) -> None:
+    pod = await create_pod(api, manifest)
+    await api.patch(f"{path_of(pod)}/status", {"status": running(pod)}, content_type=STRATEGIC)
 
 
 def _account(plane: ControlPlane) -> Path:

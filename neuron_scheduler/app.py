@@ -1,8 +1,8 @@
 """
 The life of the process: runs all parts in one task group, and stops them.
 
-    rights -> nodes, volumes, ... listed -> candidate for the Lease -> pods listed (ready) -> Lease -> pods listed again
-    -> schedule ... -> SIGTERM -> Bindings resolved -> Lease released -> Events written -> exit 0
+    rights -> nodes, volumes, ... listed -> candidate for the Lease -> pods listed (ready) -> Lease -> pods as they are
+    now -> schedule ... -> SIGTERM -> Bindings resolved -> Lease released -> Events written -> exit 0
 
 If the Lease is free, it is taken before the first list of the pods, and there is no second list. The Lease is released
 before the queued Events are written: they need none, and a busy API server takes seconds for them.
@@ -182,7 +182,7 @@ class App:
         if parts.election is not None and not leads_at_once:
             await parts.election.acquired.wait()
             self._watch.look()
-            await parts.pods.resync()  # the first decision needs the last Bindings of the previous leader
+            await parts.pods.catch_up()  # the first decision needs the last Bindings of the previous leader
             parts.watch_log.report_all()
         log.info(
             "Starting to schedule pods" if self.config.queue else "Starting to bind pods for kube-scheduler",

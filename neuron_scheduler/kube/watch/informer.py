@@ -11,7 +11,7 @@ import heapq
 import random as randomness
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
@@ -41,6 +41,9 @@ PAGE_SILENCE: Final = 10.0  # seconds without a byte; with the 15 s of a Lease l
 BATCH: Final = 25  # objects handled before other tasks may run
 LINE_BYTES: Final = 16 << 10  # of a line that count as one object
 WATCH_SECONDS: Final = 15  # and up to a third more, so that replicas do not reconnect together
+SHORT_WATCH: Final = 3  # kube-apiserver sends a bookmark 2 s before a watch's end, or up to a second later
+MANY: Final = 5_000  # objects; a list of fewer comes sooner than that bookmark
+LISTED: Final = 10_000  # objects of a list in a second
 WATCH_SLACK: Final = 5.0  # for a server that closes a watch a little late
 HEALTHY: Final = 5.0  # a watch that lasted so long may be opened again at once
 MOST_SILENT: Final = 10  # watches in a row before the resource is listed: some three minutes
@@ -272,6 +275,7 @@ class Informer(Generic[T]):
     _silent: int = attrs.field(default=0, init=False)
     _failures: int = attrs.field(default=0, init=False)
     _scope: anyio.CancelScope | None = attrs.field(default=None, init=False)
+    _is_hurried: bool = attrs.field(default=False, init=False)
     _resyncs: int = attrs.field(default=0, init=False)
     _resynced: int = attrs.field(default=0, init=False)  # how many of those requests a list has answered
     _listed: anyio.Event = attrs.field(factory=anyio.Event, init=False)
@@ -317,14 +321,34 @@ class Informer(Generic[T]):
             with anyio.CancelScope() as self._scope:
                 await anyio.sleep(await self._cycle())
 
-    async def resync(self) -> None:
-        """Return when a consistent list that began after this call has been handled (after a takeover)."""
-        self._resyncs += 1
+    async def catch_up(self) -> None:
+        """
+        Return when everything that was committed before this call has been handled (after a takeover).
+
+        The watch of many objects may have shown the version of now, by an event or a bookmark, before a list has come.
+        If it has not within the time of a list, they are listed.
+        """
+        self._is_hurried, is_shown = len(self) >= MANY, False
+        with (
+            anyio.move_on_after(len(self) / LISTED if self._is_hurried else 0),
+            suppress(ApiError, UnreachableError, ValueError),
+        ):
+            before, body = int(self._resource_version), await _page(self.client, self.resource, 1, "")
+            now = int((await _read_list(self.resource, body)).metadata.resource_version)
+            self._start_again()
+            while not is_shown:  # looked at from here, so that no event costs more
+                await anyio.sleep(0.02)
+                is_shown = before <= now <= int(self._resource_version or 0)
+        self._is_hurried = False
+        self._resyncs += not is_shown
         number = self._resyncs
-        if self._scope is not None:
-            self._scope.cancel()
+        self._start_again()
         while self._resynced < number:
             await self._listed.wait()
+
+    def _start_again(self) -> None:
+        if self._scope is not None:
+            self._scope.cancel()
 
     async def _cycle(self) -> float:
         """List if necessary, watch until the watch ends, and return how many seconds to wait before the next cycle."""
@@ -417,7 +441,7 @@ class Informer(Generic[T]):
             self._store.remove(key)
 
     async def _watch(self) -> None:
-        seconds = WATCH_SECONDS + int(WATCH_SECONDS * self.random() / 3)
+        seconds = SHORT_WATCH if self._is_hurried else WATCH_SECONDS + int(WATCH_SECONDS * self.random() / 3)
         params = {
             **self.resource.params,
             "watch": "1",

@@ -15,12 +15,14 @@ from neuron_scheduler.kube.http.pacing import Backoff
 from neuron_scheduler.kube.http.pools import READ_BUFFER
 from neuron_scheduler.kube.objects.base import Malformed
 from neuron_scheduler.kube.objects.pods import PODS
+from neuron_scheduler.kube.watch import informer as informer_module
 from neuron_scheduler.kube.watch.informer import (
     LONGEST_PAUSE,
     MOST_SILENT,
     PAGE,
     PAGE_BYTES,
     PAGE_SILENCE,
+    SHORT_WATCH,
     STALE,
     WATCH_SECONDS,
     WATCH_SLACK,
@@ -530,13 +532,85 @@ async def test_a_429_does_not_lose_the_pages_before() -> None:
         await listed(refuse(403))
 
 
-async def test_a_resync_lists_again() -> None:
-    """After a takeover one consistent list, which began after the call, is handled before it returns, as a unit."""
+async def test_few_objects_are_listed_again_after_a_takeover() -> None:
+    """One consistent list, which began after the call, is handled before it returns, as a unit."""
     log = Log()
     async with scripted(listing(at("1", "a")), watching(then="silent"), listing(at("2", "b"))) as (_, client):
         informer = informer_of(client, log, listing=log.listing)
         async with running(informer):
             while not informer.watches:
                 await anyio.lowlevel.checkpoint()
-            await informer.resync()
+            await informer.catch_up()
             assert log.lines == ["(", "+a", ")", "(", "+b", "-a", ")"]
+
+
+@pytest.mark.parametrize("shown", [bookmark("7"), event("ADDED", at("8", "b"))], ids=["a bookmark", "an event"])
+async def test_a_takeover_waits_until_the_watch_has_shown_the_version_of_now(
+    monkeypatch: pytest.MonkeyPatch, shown: bytes
+) -> None:
+    """Nothing is listed; a short watch has its bookmark soon, and a long one follows."""
+    monkeypatch.setattr(informer_module, "MANY", 1)
+    monkeypatch.setattr(informer_module, "LISTED", 1 / PATIENCE)
+    log, soon = Log(), anyio.Event()
+
+    async def short_watch(request: web.Request) -> web.StreamResponse:
+        """Show an older version first."""
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(bookmark("6"))
+        await soon.wait()
+        await response.write(shown)
+        await anyio.sleep_forever()
+        return response
+
+    script = (listing(at("1", "a"), version="5"), watching(then="silent"), listing(at("1", "a"), version="7"))
+    async with scripted(*script, short_watch, watching(then="silent")) as (server, client):
+        informer = informer_of(client, log)
+        async with running(informer), anyio.create_task_group() as tasks:
+            while not informer.watches:
+                await anyio.lowlevel.checkpoint()
+            tasks.start_soon(informer.catch_up)
+            while informer.version != "6":  # noqa: ASYNC110 - the informer's state
+                await anyio.sleep(0.01)
+            assert informer.watches == 2
+            soon.set()
+            while informer.watches < 3:  # noqa: ASYNC110 - the informer's state
+                await anyio.sleep(0.01)
+        asked = [(seen.query.get("limit"), seen.query.get("timeoutSeconds", "")) for seen in server.seen]
+        assert informer.lists == 1
+        assert (asked[2], asked[3]) == (("1", ""), (None, str(SHORT_WATCH)))
+        assert int(asked[4][1]) >= WATCH_SECONDS
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        pytest.param(listing(version="9"), id="the watch does not show it"),
+        pytest.param(listing(version="4"), id="versions have begun anew"),
+        pytest.param(listing(version="none"), id="no number"),
+        pytest.param(refuse(500), id="an error"),
+        pytest.param(answer("no list"), id="no list"),
+    ],
+)
+async def test_a_takeover_lists_if_the_watch_does_not_show_it_in_time(
+    monkeypatch: pytest.MonkeyPatch, now: Answer
+) -> None:
+    """So nothing that was committed before is missed."""
+    monkeypatch.setattr(informer_module, "MANY", 1)
+    monkeypatch.setattr(informer_module, "LISTED", 20)
+    monkeypatch.setattr(informer_module, "HEALTHY", 0.0)
+    log = Log()
+
+    async def follow(request: web.Request) -> web.StreamResponse:
+        """Answer each later watch with an older bookmark, each list with another pod."""
+        step = watching(bookmark("8"), then="silent") if "watch" in request.query else listing(at("10", "b"))
+        return await step(request)
+
+    script = (listing(at("1", "a"), version="5"), watching(then="silent"), now)
+    async with scripted(*script, *[follow] * 9) as (_, client):
+        informer = informer_of(client, log)
+        async with running(informer):
+            while not informer.watches:
+                await anyio.lowlevel.checkpoint()
+            await informer.catch_up()
+            assert (log.lines, informer.lists) == (["+a", "+b", "-a"], 2)
