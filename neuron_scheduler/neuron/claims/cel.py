@@ -20,13 +20,8 @@ from neuron_scheduler.model.version import Version
 Attribute = bool | int | str | Version
 """The value of a device's attribute."""
 
-MOST_WORDS: Final = 2_000
 MOST_NESTED: Final = 50
-"""
-Operands inside one another, as the words more than people write.
-
-The API server allows 10 kB: compiling would take 15 ms, and Python's limit of calls would be reached.
-"""
+"""Operands inside one another, more than people write; else Python's limit of calls would be reached."""
 MOST_COMPILED: Final = 64
 """Selectors that are remembered; one takes up to 200 KiB."""
 
@@ -307,8 +302,6 @@ class _Parser:
     _nested: int = 0
 
     def parse(self) -> _Part:
-        if len(self._words) > MOST_WORDS:
-            raise _NotServedError(f"an expression of more than {MOST_WORDS:,} words")
         part = self._operation(1)
         self._expect("")
         return part

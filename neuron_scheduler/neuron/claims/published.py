@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from operator import or_
-from typing import Final, TypeVar
+from typing import Final
 from weakref import WeakValueDictionary
 
 import attrs
@@ -45,11 +45,8 @@ NO_POOL: Final = "its pool is incomplete"
 """Stands for a device's field that is not served."""
 INCOMPLETE: Final = "node(s) had an incomplete pool of devices, and a claim asks for all"
 TOO_MANY: Final = f"node(s) had more devices for a claim than the {MOST_OF_A_CLAIM} that one may have"
-MOST_DEVICES: Final = 512
-"""Of one node; more are not read."""
 _MOST_ANSWERS: Final = 64
-_K = TypeVar("_K")
-_V = TypeVar("_V")
+"""Of each kind that a set remembers: claims may name any number of selectors and attributes."""
 
 
 @attrs.frozen(cache_hash=True)
@@ -114,28 +111,13 @@ class DeviceSet:
         return (1 << len(self.devices)) - 1
 
     @property
-    def neuron(self) -> CoreMask:
-        return self.machine.all_cores
-
-    @property
     def has_neuron(self) -> bool:
         return any(each is None or each.is_neuron for each in self.devices[:1])
 
     def keys_of(self, sets: Sequence[int], node_name: str) -> list[DeviceKey]:
         """Return the devices of some sets on a node, in their order."""
-        return [self.key_of(bit, node_name) for chosen in sets for bit in bits_of(chosen)]
-
-    def key_of(self, bit: int, node_name: str) -> DeviceKey:
-        """
-        Return a device of a node.
-
-        Raises:
-            ValueError: the bit is only published as a part of all.
-        """
-        each = self.devices[bit]
-        if each is None:
-            raise ValueError(f"device {bit} of {node_name} is not published")
-        return DeviceKey(each.device.driver, each.pool or node_name, each.device.name)
+        chosen = (self.devices[bit] for each in sets for bit in bits_of(each))
+        return [DeviceKey(each.device.driver, each.pool or node_name, each.device.name) for each in chosen if each]
 
     def bits_of(self, devices: Iterable[DeviceKey], node_name: str) -> CoreMask:
         """Return what is held with some devices of a node; those that are not published are left out."""
@@ -147,10 +129,11 @@ class DeviceSet:
 
     def matching(self, selectors: tuple[str, ...]) -> int | CelError:
         """Return the devices that all selectors match, or the first runtime error."""
-        known = self._matching.get(selectors)
-        if known is None:
-            known = _room_in(self._matching)[selectors] = self._match(selectors)
-        return known
+        if selectors not in self._matching:
+            if len(self._matching) >= _MOST_ANSWERS:
+                self._matching.clear()
+            self._matching[selectors] = self._match(selectors)
+        return self._matching[selectors]
 
     def _match(self, selectors: Sequence[str]) -> int | CelError:
         found = 0
@@ -170,7 +153,9 @@ class DeviceSet:
                 if value is not None:
                     key = type(value), value, getattr(value, "build", "")
                     groups[key] = groups.get(key, 0) | 1 << bit
-            _room_in(self._alike)[attribute] = tuple(groups.values())
+            if len(self._alike) >= _MOST_ANSWERS:
+                self._alike.clear()
+            self._alike[attribute] = tuple(groups.values())
         return self._alike[attribute]
 
     def place(self, free: int, wanted: WantedDevices) -> Placement | None:
@@ -182,7 +167,7 @@ class DeviceSet:
         if choice is None:
             return None
         mask = reduce(or_, (self.holds[bit] for chosen in choice.sets for bit in bits_of(chosen)), 0)
-        ids = tuple(bits_of(mask & int(self.neuron)))
+        ids = tuple(bits_of(mask & int(self.shape.all_cores)))
         return Placement(ids, (ids,), CoreMask(mask), choice.level, sets=choice.sets)
 
     def why_never(self, wanted: WantedDevices) -> str | None:
@@ -209,13 +194,6 @@ class DeviceSet:
             if each is not None
             and all(taint.effect not in EFFECTS or _tolerates(tolerations, taint) for taint in each.taints)
         )
-
-
-def _room_in(answers: dict[_K, _V]) -> dict[_K, _V]:
-    """Return what a set remembers, with room for one more: claims may name any number of selectors and attributes."""
-    if len(answers) >= _MOST_ANSWERS:
-        answers.clear()
-    return answers
 
 
 def _is_matched(device: Device, selectors: Iterable[str]) -> bool | CelError:
@@ -297,7 +275,7 @@ def _instance_type_of(neuron: Sequence[PublishedDevice]) -> str:
 
 def _place_of(each: PublishedDevice) -> tuple[int, str]:
     number = each.device.attributes.get(_ID)
-    return (number if isinstance(number, int) else MOST_DEVICES, each.device.name)
+    return (number if isinstance(number, int) else -1, each.device.name)
 
 
 def _by_id(neuron: Sequence[PublishedDevice]) -> list[PublishedDevice | None]:

@@ -14,7 +14,7 @@ look at no other pod. Of the domains that are enough, the one with the least roo
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import attrs
 
@@ -24,7 +24,6 @@ from neuron_scheduler.cluster.index.nodeset import NodeSet, less, membership
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
-from neuron_scheduler.model.devices import WantedDevices
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import NETWORK_LAYERS, ULTRASERVER_2, ULTRASERVER_4, ULTRASERVER_SIZES, Node
 from neuron_scheduler.model.pod import Pod
@@ -33,6 +32,7 @@ from neuron_scheduler.model.selectors import PodAffinityTerm
 from neuron_scheduler.neuron.capability import how_many
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.core_mask import CoreMask
+from neuron_scheduler.neuron.topology import place
 from neuron_scheduler.scheduling.groups.gang import Gang
 from neuron_scheduler.scheduling.plugins.neuron_topology import machines
 
@@ -72,6 +72,7 @@ class Region:
 
 ANYWHERE: Final = Region()
 NOWHERE: Final = Region(("", ""))
+EVERYTHING: Final = CoreMask(-1)
 
 
 @attrs.frozen(eq=False)
@@ -88,24 +89,19 @@ class PodRoom:
         return (room,) if room > 0 else ()
 
     def _sets(self, node_info: NodeInfo, neuron: NeuronRequest) -> int:
-        if node_info.machine is None:
+        machine, free = node_info.machine, node_info.free_cores
+        if machine is None:
             return 0
-        if neuron.wanted is not None:
-            return _claims_beside(node_info.machine.published, node_info.free_cores, neuron.wanted)
+        if neuron.wanted is not None:  # claims need no block, and perhaps no Neuron device
+            alone = place(machine, EVERYTHING, neuron)
+            if alone is None:
+                return 0
+            counted = machine.all_cores if alone.ids else EVERYTHING
+            return (free & counted).bit_count() // max(1, (alone.cores & counted).bit_count())
         if len(neuron.counts) == 1 and not neuron.init_counts:
-            return how_many(node_info.machine, node_info.free_cores, neuron)
-        cores = neuron.total * (node_info.machine.cores_per_device if neuron.unit is Unit.DEVICE else 1)
-        return node_info.free_cores.bit_count() // cores
-
-
-def _claims_beside(published: Any, free: CoreMask, wanted: WantedDevices) -> int:
-    """Return how many pods with these claims may get devices: they need no block, and perhaps no Neuron device."""
-    alone = None if published is None else published.place(published.all, wanted)
-    if alone is None:
-        return 0
-    if alone.ids:
-        return int(free & published.neuron).bit_count() // len(alone.ids)
-    return int(free).bit_count() // max(1, int(alone.cores).bit_count())
+            return how_many(machine, free, neuron)
+        cores = neuron.total * (machine.cores_per_device if neuron.unit is Unit.DEVICE else 1)
+        return free.bit_count() // cores
 
 
 _room = lru_cache(maxsize=1024)(PodRoom)

@@ -108,7 +108,6 @@ def test_what_only_cel_does(expression: str, want: bool | str) -> None:
         ("null == null", "'null'"),
         ("", "an incomplete expression"),
         ("device.driver ==", "an incomplete expression"),
-        ("[" * LONGEST, "an expression of more than 2,000 words"),
         ("(" * MOST_NESTED + "true" + ")" * MOST_NESTED, "nesting of more than 50 operands"),
         ("==".join(["true"] * (MOST_NESTED + 2)), "nesting of more than 50 operands"),
     ],
