@@ -85,10 +85,10 @@ ASKING: Final = (
 
 
 CLAIMING: Final = (
-    *(Right(verb, "resourceclaims", "resource.k8s.io") for verb in ("get", "update", "patch")),
+    Right("get", "resourceclaims", "resource.k8s.io"),
     *(
-        Right(verb, f"resourceclaims/{sub}", "resource.k8s.io")
-        for sub in ("status", "binding")
+        Right(verb, f"resourceclaims{sub}", "resource.k8s.io")
+        for sub in ("", "/status", "/binding")
         for verb in ("update", "patch")
     ),
 )

@@ -37,6 +37,7 @@ class Device:
     A device of a slice; equal if its driver has written the same.
 
     Attributes:
+        pool: of devices of a node; empty if it is named like that.
         attributes: by names with a domain, such as `neuron.aws.com/deviceId`.
         capacity: quantities, by names with a domain.
     """
@@ -46,8 +47,13 @@ class Device:
     name: str = attrs.field(eq=False)
     attributes: Mapping[str, AttributeValue] = attrs.field(eq=False)
     capacity: Mapping[str, str] = attrs.field(eq=False)
-    taints: tuple[DeviceTaint, ...] = attrs.field(default=(), eq=False)
+    taints: tuple[DeviceTaint, ...] = ()
     unserved: str = ""
+    pool: str = ""
+
+    @property
+    def is_neuron(self) -> bool:
+        return self.driver == NEURON_DRIVER
 
 
 @attrs.frozen

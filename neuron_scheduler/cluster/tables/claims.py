@@ -22,6 +22,7 @@ from neuron_scheduler.model.devices import (
     NO_CLASS,
     ClaimReference,
     ClaimWrite,
+    Device,
     DeviceClass,
     DeviceKey,
     DeviceObject,
@@ -34,11 +35,11 @@ from neuron_scheduler.model.devices import (
 )
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import BOTH_ROADS, Node
-from neuron_scheduler.model.pod import CLAIM_GATE, Constraints, Pod
+from neuron_scheduler.model.pod import CLAIM_GATE, Pod
 from neuron_scheduler.model.resources import NEURON_CLAIMS, NEURON_NAMES
 from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.claims.cel import compile_selector
-from neuron_scheduler.neuron.claims.published import NO_POOL, DeviceSet, PublishedDevice, device_set
+from neuron_scheduler.neuron.claims.published import NO_POOL, DeviceSet, device_set
 
 MOST_CONSTRAINTS: Final = 8
 """Of one pod."""
@@ -46,7 +47,7 @@ MOST_REQUESTS: Final = 32
 MOST_SELECTING: Final = 2_000
 """Characters of the selectors of a pod's claims: each is evaluated for each device of each kind of node."""
 
-_PLACE: Final = attrgetter("device.driver", "pool", "device.name", "device.source")
+_PLACE: Final = attrgetter("driver", "pool", "name", "source")
 
 _Pool = tuple[str, str]
 """Driver and name."""
@@ -192,7 +193,7 @@ class Claims:
         return attrs.evolve(node, published=published, allocatable=amounts, neuron_fault=fault)
 
     def _device_set_of(self, node: Node) -> DeviceSet | None:
-        found = list[PublishedDevice]()
+        found = list[Device]()
         for pool in self._pools_on.get(node.name, ()):
             newest = max(each.generation for each in self._pools[pool].values())
             slices = [each for each in self._pools[pool].values() if each.generation == newest]
@@ -202,8 +203,11 @@ class Claims:
             for each in slices if all(each.node_name == node.name for each in slices) else ():
                 for device in each.devices:
                     unserved = ("" if is_complete else NO_POOL) or each.unserved or device.unserved
-                    marked = device if unserved == device.unserved else attrs.evolve(device, unserved=unserved)
-                    found.append(PublishedDevice(marked, alias, (*device.taints, *self._taints_of(pool, device.name))))
+                    taints = (*device.taints, *self._taints_of(pool, device.name))
+                    is_same = (unserved, taints, alias) == (device.unserved, device.taints, "")
+                    found.append(
+                        device if is_same else attrs.evolve(device, unserved=unserved, taints=taints, pool=alias)
+                    )
         found.sort(key=_PLACE)  # whatever came first
         return device_set(tuple(found), node.instance_type) if found else None
 
@@ -317,19 +321,16 @@ class Claims:
         if decided is not None:
             constraints = decided.constraints
             return attrs.evolve(raw, neuron=decided.neuron, constraints=constraints, devices=decided.devices)
-        claims, problem = self._claims_of(raw)
+        (claims, problem), constraints = self._claims_of(raw), attrs.evolve(raw.constraints, resource_claims=())
         devices = tuple(device for each in claims if each.allocation for device in each.allocation.devices)
         if raw.node_name:
             return attrs.evolve(raw, devices=devices)
         if problem:
-            self.waiting[raw.uid] = problem
-            constraints = _without_references(raw.constraints)
-            return attrs.evolve(
-                raw, gates=(*raw.gates, CLAIM_GATE), refusal=problem, constraints=constraints, group=None
-            )
+            self.waiting[raw.uid], gates = problem, (*raw.gates, CLAIM_GATE)
+            return attrs.evolve(raw, gates=gates, refusal=problem, constraints=constraints, group=None)
         self.waiting.pop(raw.uid, None)
         on = tuple(each.allocation.on for each in claims if each.allocation and each.allocation.on is not None)
-        constraints = attrs.evolve(_without_references(raw.constraints), claimed_on=on)
+        constraints = attrs.evolve(constraints, claimed_on=on)
         open_claims = [each for each in claims if each.allocation is None]
         wanted = raw.refusal or self._refusal(raw, claims) or self._wanted_of(open_claims)
         if isinstance(wanted, str):
@@ -417,11 +418,8 @@ class Claims:
         """Return the request; how many Neuron devices it is for is what an empty node would give."""
         placements = (kind.place(kind.all, wanted) for kind in self._kinds.values())
         total = max((0 if placement is None else len(placement.ids) for placement in placements), default=0)
-        total = total or sum(each.count for each in wanted.requests if self._is_neuron(each))
+        total = total or sum(each.count for each in wanted.requests if NEURON_DRIVER in "".join(each.selectors))
         return NeuronRequest(Unit.DEVICE, (total,), total, resource=NEURON_CLAIMS, wanted=wanted)
-
-    def _is_neuron(self, request: DeviceRequest) -> bool:
-        return any(NEURON_DRIVER in selector for selector in request.selectors)
 
     def plan(
         self, pod: Pod, node_name: str, published: DeviceSet | None, sets: Sequence[int]
@@ -435,8 +433,3 @@ class Claims:
         claims, _ = self._claims_of(pod)
         numbers = {each.key: number for number, each in enumerate(each for each in claims if each.allocation is None)}
         return tuple(ClaimWrite(each, node_name, tuple(results[numbers.get(each.key, -1)])) for each in claims)
-
-
-def _without_references(constraints: Constraints) -> Constraints:
-    """Return constraints of a pod whose claims have been read."""
-    return attrs.evolve(constraints, resource_claims=())

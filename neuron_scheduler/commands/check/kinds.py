@@ -84,8 +84,8 @@ def _policy(struct: _WithSpec) -> tuple[str, dict[str, Any]] | None:
     return (name, struct.spec) if name in (*known.POLICIES, known.CLAIMS, known.KEEPER) else None
 
 
-def _resource_of(kind: str, path: str, read: Callable[[Any], T | None], shape: Any = _WithSpec) -> Resource[T]:
-    return Resource(path=path, kind=kind, shape=shape, read=read, sort_key=str)  # a list is kept as it comes
+def _resource_of(kind: str, path: str, read: Callable[[_WithSpec], T | None]) -> Resource[T]:
+    return Resource(path=path, kind=kind, shape=_WithSpec, read=read, sort_key=str)  # a list is kept as it comes
 
 
 DEPLOYMENTS: Final = _resource_of("Deployment", "/apis/apps/v1/deployments", _deployment)

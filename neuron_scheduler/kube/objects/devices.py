@@ -39,19 +39,8 @@ _T = TypeVar("_T")
 _Fields = dict[str, msgspec.Raw]
 
 
-class _Owner(Wire):
-    uid: str = ""
-    controller: bool | None = None
-
-
-class _Meta(Wire):
-    name: str
-    uid: str = ""
-    namespace: str = ""
-    resource_version: str = ""
-    deletion_timestamp: str | None = None
+class _Meta(wire.ObjectMeta):
     finalizers: list[str] | None = None
-    owner_references: list[_Owner] | None = None
 
 
 class _Object(Wire):

@@ -49,30 +49,6 @@ _MOST_ANSWERS: Final = 64
 """Of each kind that a set remembers: claims may name any number of selectors and attributes."""
 
 
-@attrs.frozen(cache_hash=True)
-class PublishedDevice:
-    """
-    A device of a node.
-
-    Attributes:
-        pool: empty if it is named like the node.
-        taints: those of rules included.
-    """
-
-    device: Device
-    pool: str
-    taints: tuple[DeviceTaint, ...]
-
-    @property
-    def is_neuron(self) -> bool:
-        return self.device.driver == NEURON_DRIVER
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether it stands for all Neuron devices of the node."""
-        return self.is_neuron and self.device.attributes.get(_TYPE) == _WHOLE
-
-
 @attrs.define(eq=False)
 class DeviceSet:
     """
@@ -87,7 +63,7 @@ class DeviceSet:
         machine: the same, for claims.
     """
 
-    devices: tuple[PublishedDevice | None, ...]
+    devices: tuple[Device | None, ...]
     holds: tuple[int, ...]
     given: int
     is_complete: bool
@@ -104,7 +80,7 @@ class DeviceSet:
     @_bits.default
     def _bit_by_name(self) -> Mapping[tuple[str, str, str], int]:
         listed = [(bit, each) for bit, each in enumerate(self.devices) if each is not None]
-        return {(each.device.driver, each.pool, each.device.name): bit for bit, each in listed}
+        return {(each.driver, each.pool, each.name): bit for bit, each in listed}
 
     @property
     def all(self) -> int:
@@ -117,7 +93,7 @@ class DeviceSet:
     def keys_of(self, sets: Sequence[int], node_name: str) -> list[DeviceKey]:
         """Return the devices of some sets on a node, in their order."""
         chosen = (self.devices[bit] for each in sets for bit in bits_of(each))
-        return [DeviceKey(each.device.driver, each.pool or node_name, each.device.name) for each in chosen if each]
+        return [DeviceKey(each.driver, each.pool or node_name, each.name) for each in chosen if each]
 
     def bits_of(self, devices: Iterable[DeviceKey], node_name: str) -> CoreMask:
         """Return what is held with some devices of a node; those that are not published are left out."""
@@ -138,7 +114,7 @@ class DeviceSet:
     def _match(self, selectors: Sequence[str]) -> int | CelError:
         found = 0
         for bit, each in enumerate(self.devices):
-            result = each is not None and _is_matched(each.device, selectors)
+            result = each is not None and _is_matched(each, selectors)
             if isinstance(result, CelError):
                 return result
             found |= result << bit
@@ -149,7 +125,7 @@ class DeviceSet:
         if attribute not in self._alike:
             groups = dict[tuple[type, AttributeValue, str], int]()
             for bit, each in enumerate(self.devices):
-                value = None if each is None else each.device.attributes.get(attribute)
+                value = None if each is None else each.attributes.get(attribute)
                 if value is not None:
                     key = type(value), value, getattr(value, "build", "")
                     groups[key] = groups.get(key, 0) | 1 << bit
@@ -235,55 +211,35 @@ def _tolerates(tolerations: Sequence[Toleration], taint: DeviceTaint) -> bool:
     return False
 
 
-_SETS: Final[WeakValueDictionary[tuple[tuple[PublishedDevice, ...], str], DeviceSet]] = WeakValueDictionary()
+_SETS: Final[WeakValueDictionary[tuple[tuple[Device, ...], str], DeviceSet]] = WeakValueDictionary()
 
 
-def device_set(published: tuple[PublishedDevice, ...], instance_type: str) -> DeviceSet:
-    """Return the set of the devices of a node; equal ones are one object."""
+def device_set(published: tuple[Device, ...], instance_type: str) -> DeviceSet:
+    """Return the set of the devices of a node, which are in their order; equal ones are one object."""
     known = _SETS.get((published, instance_type))
     return known or _SETS.setdefault((published, instance_type), _device_set(published, instance_type))
 
 
-def _device_set(published: tuple[PublishedDevice, ...], instance_type: str) -> DeviceSet:
-    neuron = sorted((each for each in published if each.is_neuron and not each.is_whole), key=_place_of)
-    whole = [each for each in published if each.is_whole]
-    others = sorted(
-        (each for each in published if not each.is_neuron),
-        key=lambda each: (each.device.driver, each.pool, each.device.name),
-    )
-    instance_type = _instance_type_of((*neuron, *whole)) or instance_type.removeprefix("ml.")
+def _device_set(published: Sequence[Device], instance_type: str) -> DeviceSet:
+    neuron = [each for each in published if each.is_neuron and each.attributes.get(_TYPE) != _WHOLE]
+    whole = [each for each in published if each.is_neuron and each.attributes.get(_TYPE) == _WHOLE]
+    said = next((each.attributes.get(_INSTANCE_TYPE) for each in (*neuron, *whole)), None)
+    instance_type = said.removeprefix("ml.") if isinstance(said, str) else instance_type
     slots = _by_id(neuron)
     if whole and not slots:
         known = INSTANCE_TYPES.get(instance_type)
         slots = [None] * (1 if known is None else known.devices)
-    devices = (*slots, *whole, *others)
-    all_neuron = (1 << len(slots)) - 1
-    holds = tuple(
-        1 << bit | (all_neuron if each is not None and each.is_whole else 0) for bit, each in enumerate(devices)
-    )
-    given = reduce(or_, (1 << bit for bit, each in enumerate(devices) if each and not each.device.unserved), 0)
-    is_complete = all(each.device.unserved != NO_POOL for each in published)
+    devices = (*slots, *whole, *(each for each in published if not each.is_neuron))
+    all_neuron, behind = (1 << len(slots)) - 1, len(slots) + len(whole)
+    holds = tuple(1 << bit | (all_neuron if len(slots) <= bit < behind else 0) for bit in range(len(devices)))
+    given = reduce(or_, (1 << bit for bit, each in enumerate(devices) if each and not each.unserved), 0)
+    is_complete = all(each.unserved != NO_POOL for each in published)
     shape = shape_of(instance_type, len(slots)) if slots else Shape.FLAT
     machine = Machine(instance_type, shape, len(slots) or len(devices), 1, frozenset({Unit.DEVICE}))
     return DeviceSet(devices, holds, given, is_complete, machine)
 
 
-def _instance_type_of(neuron: Sequence[PublishedDevice]) -> str:
-    value = neuron[0].device.attributes.get(_INSTANCE_TYPE, "") if neuron else ""
-    return value.removeprefix("ml.") if isinstance(value, str) else ""
-
-
-def _place_of(each: PublishedDevice) -> tuple[int, str]:
-    number = each.device.attributes.get(_ID)
-    return (number if isinstance(number, int) else -1, each.device.name)
-
-
-def _by_id(neuron: Sequence[PublishedDevice]) -> list[PublishedDevice | None]:
-    """Return the devices by id; in the order of their names if the ids are not those of one machine."""
-    places: list[PublishedDevice | None] = [None] * len(neuron)
-    for each in neuron:
-        number, _ = _place_of(each)
-        if not 0 <= number < len(neuron) or places[number] is not None:
-            return [*neuron]
-        places[number] = each
-    return places
+def _by_id(neuron: Sequence[Device]) -> Sequence[Device | None]:
+    """Return Neuron devices by id; as they are, by name, if the ids are not those of one machine."""
+    by_id = {each.attributes.get(_ID): each for each in neuron}
+    return [by_id[number] for number in range(len(neuron))] if by_id.keys() == {*range(len(neuron))} else neuron

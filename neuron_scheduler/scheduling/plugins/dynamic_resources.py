@@ -8,7 +8,7 @@ refused: without an allocation the kubelet never starts them.
 
 from collections.abc import Sequence
 from functools import reduce
-from operator import and_, or_
+from operator import and_, attrgetter, or_
 from typing import cast
 
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less, slots_of
@@ -40,8 +40,6 @@ KEPT = "node(s) kept the devices of a resourceclaim for a pod of the same or a h
 CEL_ERROR = "CEL runtime error"
 """How the sentence about a selector begins that fails on a device; upstream's end-to-end tests look for it."""
 
-_Terms = tuple[tuple[NodeSelectorTerm, ...], ...]
-
 
 def pre_filter(view: View, pod: Pod) -> PodRefusal | None:
     """Refuse pods whose claims are not read, and those with a selector that fails on any node, as upstream does."""
@@ -71,11 +69,7 @@ def _are_kept(row: NodeInfo, pod: Pod) -> bool:
     return any(not pod_info.pod.node_name for pod_info in pods)
 
 
-def _nodes_of_claims(pod: Pod) -> _Terms:
-    return pod.constraints.claimed_on
-
-
-def fits(claimed_on: _Terms, node: Node) -> bool:
+def fits(claimed_on: tuple[tuple[NodeSelectorTerm, ...], ...], node: Node) -> bool:
     return all(any(term.matches(node.labels, node.name) for term in terms) for terms in claimed_on)
 
 
@@ -84,6 +78,6 @@ PLUGIN = Plugin(
     pre_filter=PreFilter(pre_filter, reads=(PodField.RESOURCE_CLAIMS, PodField.CLAIMS), cause=Cause.POD),
     filters=(Filter(filter_nodes, reads=(PodField.CLAIMED_ON,)),),
     events=frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_LABELS, ClusterEvent.ASSIGNED_POD_GONE}),
-    hint=NodeHint(_nodes_of_claims, fits),
+    hint=NodeHint(attrgetter("constraints.claimed_on"), fits),
     cause=Cause.POD,
 )
