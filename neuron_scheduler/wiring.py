@@ -285,6 +285,8 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
         pod_list,
         errors,
     )
+    if claims is not None:
+        claims.tell = observers.tell
     for informer in (nodes, *others):
         informer.add_event_handler(WatchHandler(informer.resource, cluster, observers, metrics))
     pods.add_event_handler(WatchHandler(pods.resource, cluster, observers, metrics), listing=observers.list_context)
@@ -335,7 +337,6 @@ def _claim_binder(
         claims=cluster.claims,
         writer=ClaimWriter(client=client, timeout=config.bind_timeout),
         may_bind=may_bind,
-        on_resolved=lambda pod: queue.update(pod, attempts.clock()) if pod.uid in queue else None,
         is_queued=lambda uid: uid in queue,
         reporter=attempts.reporter,
         clock=attempts.clock,

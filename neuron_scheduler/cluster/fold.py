@@ -109,15 +109,15 @@ def _changes_of_devices(cluster: Cluster, changed: DeviceObject, *, is_gone: boo
     for name in effects.held:
         cluster.refresh_claimed(name)
         changes.append(SpaceChanged(name))
-    changes += _changes_of_pods(cluster, effects.pods)
+    changes += resolve_pods(cluster, effects.pods)
     if isinstance(changed, ResourceClaim):  # last: an observer may resolve these pods again
         changes.append(DevicesChanged(effects.held, changed.key))
     return changes
 
 
-def _changes_of_pods(cluster: Cluster, uids: Iterable[str]) -> Iterator[Change]:
-    """Resolve pods again whose claims mean something else now."""
-    for raw in filter(None, map(cluster.claims.pod, uids)) if cluster.claims is not None else ():
+def resolve_pods(cluster: Cluster, uids: Iterable[str] = ()) -> Iterator[Change]:
+    """Resolve pods whose claims mean something else now, these first; of many, the others are left for later calls."""
+    for raw in () if cluster.claims is None else cluster.claims.take_unresolved(uids):
         yield from _put_pod(cluster, raw, cluster.with_claims(raw))
 
 
@@ -202,5 +202,5 @@ def _put_node(cluster: Cluster, old: Node | None, new: Node) -> tuple[Change, ..
     after = cluster.put_node(new)
     lost = () if before is None or before.nominations == after.nominations else before.nominations
     changes = NodeChanged(old, after, tuple(nomination.pod for nomination in lost)), SpaceChanged(new.name)
-    asking = () if cluster.claims is None else cluster.claims.note_kind(after.node.published)
-    return *changes, *_changes_of_pods(cluster, asking)
+    asking = () if cluster.claims is None else cluster.claims.note_size(after.node)
+    return *changes, *resolve_pods(cluster, asking)

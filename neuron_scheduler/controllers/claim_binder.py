@@ -21,6 +21,7 @@ import attrs
 
 from neuron_scheduler.cluster.changes import Change, DevicesChanged, Kinds, PodGone
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.fold import resolve_pods
 from neuron_scheduler.cluster.tables.claims import Claims
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Gone, Refused
@@ -48,7 +49,7 @@ class ClaimBinder:
     Writes claims.
 
     Attributes:
-        on_resolved: called with a pending pod that asks for something else now.
+        tell: called with what has changed in the cluster memory.
         is_queued: whether a pod, by its uid, waits in our queue; another scheduler may be about to bind any other pod.
     """
 
@@ -58,18 +59,20 @@ class ClaimBinder:
     claims: Claims
     writer: ClaimWriter
     may_bind: Callable[[], bool]
-    on_resolved: Callable[[Pod], None]
     is_queued: Callable[[str], bool]
     reporter: PodReporter
     clock: Callable[[], float]
+    tell: Callable[[Iterable[Change]], object] = attrs.field(default=list, init=False)
     waiting: int = attrs.field(default=0, init=False)
     _useless: set[str] = attrs.field(factory=set, init=False)  # keys of claims whose devices are being taken back
     _unused: set[str] = attrs.field(factory=set, init=False)  # keys of claims whose pods waited at the last look at all
     _since: dict[str, float] = attrs.field(factory=dict, init=False)  # when a pod was first seen to wait, by uid
     _locks: WeakValueDictionary[str, anyio.Lock] = attrs.field(factory=WeakValueDictionary, init=False)
     _changed: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+    _left: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
     def observe(self, change: Change) -> None:
+        self._left.set()
         if self.waiting:
             self._changed.set()
             self._changed = anyio.Event()
@@ -78,12 +81,24 @@ class ClaimBinder:
 
     async def run(self) -> None:
         """Tell owners which claims are missing, and take back what is of no use, from time to time."""
-        for number in count():
-            await anyio.sleep(_LOOK)
-            self._report_missing()
-            await self._take_back_useless()
-            if number % _LOOKS_AT_ALL == 0:
-                await self._look_at_all()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._resolve_rest)
+            for number in count():
+                await anyio.sleep(_LOOK)
+                self._left.set()
+                await self._report_missing()
+                await self._take_back_useless()
+                if number % _LOOKS_AT_ALL == 0:
+                    await self._look_at_all()
+
+    async def _resolve_rest(self) -> None:
+        """Resolve the pods that one event left over, in turns with everybody else."""
+        while True:
+            while self.claims.unresolved:
+                self._resolve(())
+                await anyio.lowlevel.checkpoint()
+            self._left = anyio.Event()
+            await self._left.wait()
 
     async def _look_at_all(self) -> None:
         """Take back devices that waiting pods had at the last look, too: their group may have fallen apart."""
@@ -98,9 +113,13 @@ class ClaimBinder:
                 await anyio.lowlevel.checkpoint()
 
     async def _take_back_useless(self) -> None:
-        """Take back what is of no use until that is seen: a write without an answer may be carried out later."""
+        """Take back what is still of no use until that is seen: a write without an answer may be carried out later."""
         for key in [*self._useless]:
-            if key in self._useless and self.may_bind():
+            claim = self.claims.claims.get(key)
+            if claim is not None and claim.allocation is not None and not self._is_unused(claim):
+                self._useless.discard(key)
+                self._resolve(self.claims.release([key]))
+            elif key in self._useless and self.may_bind():
                 await self._take_back(key)
 
     def _look_at(self, key: str) -> None:
@@ -110,10 +129,12 @@ class ClaimBinder:
             self._useless.discard(key)
             self._resolve(self.claims.release([key]))
 
-    def _report_missing(self) -> None:
+    async def _report_missing(self) -> None:
         now, waiting = self.clock(), self.claims.waiting
         self._since = {uid: self._since.get(uid, now) for uid in waiting}
-        for uid, problem in [*waiting.items()]:
+        for number, (uid, problem) in enumerate([*waiting.items()]):
+            if number % _CLAIMS_A_STEP == 0:
+                await anyio.lowlevel.checkpoint()
             pod = self.claims.pod(uid)
             if pod is not None and now - self._since[uid] >= IN_SILENCE and self.may_bind():
                 self.reporter.report_claim_wait(pod, f"Waiting for a resource claim: {problem}.")
@@ -158,7 +179,8 @@ class ClaimBinder:
             if outcome is not None:
                 return outcome
         for write in writes:
-            rival = self.claims.rival_of(write.claim.key)
+            row = self.cluster.node(write.node_name)
+            rival = self.claims.rival_of(write.claim.key, None if row is None else row.node)
             if rival is not None:
                 log.info("Claim got devices of another one; taking it back", claim=write.claim.key, other=rival)
                 await self._take_back(write.claim.key)
@@ -171,9 +193,8 @@ class ClaimBinder:
         self._resolve([pod.uid, *self.claims.end_writing(pod.uid)])
 
     def _resolve(self, uids: Iterable[str]) -> None:
-        for raw in map(self.claims.pod, uids):
-            if raw is not None:
-                self.on_resolved(self.claims.resolve(raw))
+        self.tell([*resolve_pods(self.cluster, [uid for uid in uids if self.is_queued(uid)])])
+        self._left.set()
 
     async def _write(self, pod: Pod, write: ClaimWrite) -> BindOutcome | None:
         """Write one claim until it is seen as decided."""

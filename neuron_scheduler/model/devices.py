@@ -193,7 +193,7 @@ class ResourceClaim:
     reserved_for: Mapping[str, str] = attrs.Factory(dict)
     reserved_for_others: bool = False
     terminating: bool = False
-    finalizers: tuple[str, ...] = ()
+    finalizers: tuple[str, ...] = attrs.field(default=(), eq=False)  # they mean nothing to a pod
 
     @property
     def is_protected(self) -> bool:
@@ -238,6 +238,12 @@ class WantedDevices:
 
     requests: tuple[DeviceRequest, ...]
     constraints: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    @property
+    def asks_much(self) -> bool:
+        """Whether it may take milliseconds to find devices on one node; for what AWS's templates ask, it does not."""
+        selecting = sum(len(selector) for request in self.requests for selector in request.selectors)
+        return len(self.requests) > 4 or len(self.constraints) > 2 or selecting > 600
 
 
 @attrs.frozen(cache_hash=True)

@@ -80,6 +80,10 @@ class NeuronRequest:
         return self.total == 1 and not self.cores_each
 
     @property
+    def asks_much(self) -> bool:
+        return self.wanted is not None and self.wanted.asks_much
+
+    @property
     def units(self) -> frozenset[Unit]:
         return frozenset((self.unit, Unit.CORE)) if self.cores_each else frozenset((self.unit,))
 

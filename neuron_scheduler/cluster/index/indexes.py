@@ -138,7 +138,7 @@ class Indexes(Generic[Row]):
     def is_ready(self, definition: Callable[[Any], Any]) -> bool:
         """Return whether there is an index with this definition that has few changes to catch up with."""
         index = self._by_definition.get(definition) or self._derived.get(definition)
-        return index is not None and self.log.end - index.position <= _AT_ONCE
+        return index is not None and self.log.end - index.position <= _at_once(definition)
 
     def prepare(
         self, definition: Callable[[Row], Any], index_type: type[Postings | Column], rows: Sequence[Row | None]
@@ -158,7 +158,7 @@ class Indexes(Generic[Row]):
             if self.log.covers(start):
                 self._add(definition, data, start)
         while (index := self._by_definition.get(definition)) is not None and not self.is_ready(definition):
-            _catch_up(index, self.log, most=_AT_ONCE)
+            _catch_up(index, self.log, most=_at_once(definition))
             yield
 
     def prepare_derived(self, derived: DerivedIndex[Row], rows: Sequence[Row | None]) -> Iterator[None]:
@@ -260,15 +260,19 @@ def _catch_up(index: _Index, log: ChangeLog[Any], *, most: int | None = None) ->
     index.position += len(changes)
 
 
+def _at_once(definition: Callable[[Any], Any]) -> int:
+    return 1 if getattr(definition, "is_slow", False) else _AT_ONCE
+
+
 def _build(
     definition: Callable[[Row], Any], index_type: type[Postings | Column], rows: Sequence[Row | None]
 ) -> Generator[None, None, Postings | Column]:
     """Build the data of an index of all rows, a few at a time."""
-    data = index_type()
+    data, at_once = index_type(), _at_once(definition)
     for first in range(0, len(rows), _BLOCK):
         values: list[Any] = []
-        for at in range(first, min(first + _BLOCK, len(rows)), _AT_ONCE):
-            values += [index_type.NOTHING if row is None else definition(row) for row in rows[at : at + _AT_ONCE]]
+        for at in range(first, min(first + _BLOCK, len(rows)), at_once):
+            values += [index_type.NOTHING if row is None else definition(row) for row in rows[at : at + at_once]]
             yield
         data.extend(values, first)
     return data
@@ -284,6 +288,6 @@ def _replace_differing(
             before, after = derived.base(row), derived.definition(row)
             if before != after:
                 data.replace(slot, before, after)
-        if number % _AT_ONCE == 0:
+        if number % _at_once(derived.definition) == 0:
             yield
     return data

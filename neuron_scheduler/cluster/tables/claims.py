@@ -36,16 +36,19 @@ from neuron_scheduler.model.devices import (
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import BOTH_ROADS, Node
 from neuron_scheduler.model.pod import CLAIM_GATE, Pod
+from neuron_scheduler.model.pod_group import GroupKey
 from neuron_scheduler.model.resources import NEURON_CLAIMS, NEURON_NAMES
-from neuron_scheduler.neuron.catalog import Machine
 from neuron_scheduler.neuron.claims.cel import compile_selector
-from neuron_scheduler.neuron.claims.published import NO_POOL, DeviceSet, device_set
+from neuron_scheduler.neuron.claims.choice import bits_of
+from neuron_scheduler.neuron.claims.published import NO_POOL, WHOLE, DeviceSet, device_set
 
 MOST_CONSTRAINTS: Final = 8
 """Of one pod."""
 MOST_REQUESTS: Final = 32
-MOST_SELECTING: Final = 2_000
+MOST_SELECTING: Final = 1_000
 """Characters of the selectors of a pod's claims: each is evaluated for each device of each kind of node."""
+
+_AT_ONCE: Final = 16
 
 _PLACE: Final = attrgetter("driver", "pool", "name", "source")
 
@@ -70,10 +73,12 @@ class Claims:
     Attributes:
         claims: by key.
         waiting: why a pod is gated, by its uid.
+        unresolved: the uids of pods whose claims mean something else now; a tenant may have any number of them.
     """
 
     claims: dict[str, ResourceClaim] = attrs.field(factory=dict)
     waiting: dict[str, str] = attrs.field(factory=dict)
+    unresolved: dict[str, None] = attrs.field(factory=dict)
     _classes: dict[str, DeviceClass] = attrs.field(factory=dict)
     _rules: dict[str, DeviceTaintRule] = attrs.field(factory=dict)
     _slices: dict[str, ResourceSlice] = attrs.field(factory=dict)
@@ -83,9 +88,10 @@ class Claims:
     _allocated_at: dict[str, int] = attrs.field(factory=dict)
     _pods: dict[str, Pod] = attrs.field(factory=dict)
     _users: dict[str, dict[str, None]] = attrs.field(factory=dict)
+    _members: Counter[tuple[str, GroupKey]] = attrs.field(factory=Counter)  # how many pods of a group use a claim
     _decided: dict[str, Pod] = attrs.field(factory=dict)
     _writing: dict[str, str] = attrs.field(factory=dict)
-    _kinds: dict[Machine, DeviceSet] = attrs.field(factory=dict)  # the last one of each shape that a node had
+    _largest: int = 0  # the most Neuron devices that a node has had
 
     def put(self, new: DeviceObject) -> ClaimEffects:
         match new:
@@ -217,12 +223,10 @@ class Claims:
             if all(is_meant) and not rule.unserved:
                 yield rule.taint
 
-    def note_kind(self, published: DeviceSet | None) -> tuple[str, ...]:
-        """Return the pods that ask for all devices of a node, if no node has had as many as this one publishes."""
-        if published is None or not published.has_neuron:
-            return ()
-        is_known, self._kinds[published.shape] = published.shape in self._kinds, published
-        return () if is_known else self._pending_pods()
+    def note_size(self, node: Node) -> tuple[str, ...]:
+        """Return the pods that may ask for all devices of a node, if no node has had as many Neuron devices."""
+        before, self._largest = self._largest, max(self._largest, node.allocatable.get(NEURON_CLAIMS, 0))
+        return self._pending_pods() if before < self._largest else ()
 
     def held_on(self, node_name: str) -> Iterator[tuple[DeviceKey, ...]]:
         """Yield the devices of each claim that has some of a node's."""
@@ -231,22 +235,29 @@ class Claims:
             if claim.allocation is not None:
                 yield claim.allocation.devices
 
-    def rival_of(self, key: str) -> str | None:
+    def rival_of(self, key: str, node: Node | None = None) -> str | None:
         """
-        Return the key of a claim that has one of a claim's devices: it got them before, or its pod has a node already.
+        Return the key of a claim that holds something of what a claim holds, and got it before or has a pod on a node.
 
-        A claim whose own pod has a node has no rival.
+        A claim whose own pod has a node has no rival. By the node it is known which devices are parts of another one.
         """
         claim = self.claims.get(key)
         if claim is None or claim.allocation is None or self._is_in_use(key):
             return None
-        mine, since = {*claim.allocation.devices}, self._allocated_at[key]
+        mine, since = {*self._held_by(claim, node)}, self._allocated_at[key]
         for pool in self._pools_of(claim):
             for other, rival in self._allocated_in.get(pool, {}).items():
-                shares = rival.allocation is not None and not mine.isdisjoint(rival.allocation.devices)
-                if other != key and shares and (self._allocated_at[other] < since or self._is_in_use(other)):
+                is_first = self._allocated_at[other] < since or self._is_in_use(other)
+                if other != key and is_first and not mine.isdisjoint(self._held_by(rival, node)):
                     return other
         return None
+
+    def _held_by(self, claim: ResourceClaim, node: Node | None) -> Iterator[DeviceKey | int]:
+        """Yield the devices that a claim has, and the bits of a node that are held with them."""
+        devices = () if claim.allocation is None else claim.allocation.devices
+        yield from devices
+        if node is not None and node.published is not None:
+            yield from bits_of(node.published.bits_of(devices, node.name))
 
     def _is_in_use(self, key: str) -> bool:
         return any(self._pods[uid].node_name for uid in self._users.get(key, ()))
@@ -257,9 +268,10 @@ class Claims:
         """Take in a pod that refers to claims, as it was read, and return what it asks for."""
         self._take_out_pod(raw.uid)
         self._pods[raw.uid] = raw
-        for reference in raw.claims:
-            if reference.claim_name:
-                self._users.setdefault(f"{raw.namespace}/{reference.claim_name}", {})[raw.uid] = None
+        for key in _keys_of(raw):
+            self._users.setdefault(key, {})[raw.uid] = None
+            if raw.group is not None:
+                self._members[key, raw.group.key] += 1
         if raw.node_name:
             self._decided.pop(raw.uid, None)
         return self.resolve(raw)
@@ -270,16 +282,27 @@ class Claims:
 
     def _take_out_pod(self, uid: str) -> None:
         raw = self._pods.pop(uid, None)
-        keys = () if raw is None else {f"{raw.namespace}/{reference.claim_name}" for reference in raw.claims}
-        for key in self._users.keys() & keys:
+        for key in () if raw is None else _keys_of(raw):
             del self._users[key][uid]
             if not self._users[key]:
                 del self._users[key]
+            if raw is not None and raw.group is not None:
+                self._members[key, raw.group.key] -= 1
+                if not self._members[key, raw.group.key]:
+                    del self._members[key, raw.group.key]
         self.waiting.pop(uid, None)
 
     def pod(self, uid: str) -> Pod | None:
         """Return a pod that refers to claims as it was read."""
         return self._pods.get(uid)
+
+    def take_unresolved(self, uids: Iterable[str]) -> list[Pod]:
+        """Return the next pods that are to be resolved, of these first; a few, for it takes a while for each."""
+        for uid in uids:
+            self.unresolved.pop(uid, None)
+            self.unresolved[uid] = None
+        taken = [self.unresolved.popitem()[0] for _ in range(min(_AT_ONCE, len(self.unresolved)))]
+        return [self._pods[uid] for uid in taken if uid in self._pods]
 
     def decide(self, pod: Pod, keys: Collection[str]) -> list[str]:
         """Note that a pod keeps what was decided, and that claims are being written for it; return as `keep`."""
@@ -305,7 +328,9 @@ class Claims:
     def is_free(self, key: str) -> bool:
         """Return whether no pod uses a claim, or is about to."""
         users = self._users.get(key, ())
-        return key not in self._writing and not any(self._pods[uid].node_name or uid in self._decided for uid in users)
+        return not self._writing.get(key) and not any(
+            self._pods[uid].node_name or uid in self._decided for uid in users
+        )
 
     def allocated_claims(self) -> list[str]:
         """Return the keys of the claims that have devices."""
@@ -372,7 +397,7 @@ class Claims:
                 return f'resourceclaim "{claim.name}": {claim.unserved} is not served by this scheduler'
             if claim.reserved_for_others:
                 return f'resourceclaim "{claim.name}" is reserved for something that is no pod'
-            if claim.allocation is None and raw.group is not None and self._is_shared_in_group(raw, claim):
+            if claim.allocation is None and raw.group is not None and self._members[claim.key, raw.group.key] > 1:
                 return f'resourceclaim "{claim.name}" has no devices yet, and several pods of its group share it'
         requests = [request for claim in claims for request in claim.requests]
         selecting = sum(len(selector) for request in requests for selector in request.selectors)
@@ -384,11 +409,6 @@ class Claims:
             if count > most:
                 return f"its claims have {count} {what}, and at most {most} are served"
         return ""
-
-    def _is_shared_in_group(self, raw: Pod, claim: ResourceClaim) -> bool:
-        """A group's members are placed at once, each with the devices of its own claims."""
-        others = (self._pods[uid].group for uid in self._users.get(claim.key, ()) if uid != raw.uid)
-        return any(each is not None and raw.group is not None and each.key == raw.group.key for each in others)
 
     def _wanted_of(self, claims: Sequence[ResourceClaim]) -> WantedDevices | str:
         """Return what claims without devices ask for; or why that cannot be served."""
@@ -415,10 +435,13 @@ class Claims:
         return WantedDevices(tuple(requests), tuple(constraints))
 
     def _request(self, wanted: WantedDevices) -> NeuronRequest:
-        """Return the request; how many Neuron devices it is for is what an empty node would give."""
-        placements = (kind.place(kind.all, wanted) for kind in self._kinds.values())
-        total = max((0 if placement is None else len(placement.ids) for placement in placements), default=0)
-        total = total or sum(each.count for each in wanted.requests if NEURON_DRIVER in "".join(each.selectors))
+        """Return the request; where only the node says how many Neuron devices it is for, the largest node counts."""
+        total = 0
+        for each in wanted.requests:
+            text = "".join(each.selectors)
+            if NEURON_DRIVER in text:
+                total += each.count if each.count and WHOLE not in text else self._largest
+        total = min(total, self._largest or total)
         return NeuronRequest(Unit.DEVICE, (total,), total, resource=NEURON_CLAIMS, wanted=wanted)
 
     def plan(
@@ -433,3 +456,8 @@ class Claims:
         claims, _ = self._claims_of(pod)
         numbers = {each.key: number for number, each in enumerate(each for each in claims if each.allocation is None)}
         return tuple(ClaimWrite(each, node_name, tuple(results[numbers.get(each.key, -1)])) for each in claims)
+
+
+def _keys_of(raw: Pod) -> dict[str, None]:
+    """Return the keys of the claims that a pod refers to, each once."""
+    return dict.fromkeys(f"{raw.namespace}/{each.claim_name}" for each in raw.claims if each.claim_name)

@@ -29,8 +29,8 @@ ALL: Final = 0
 MOST_OF_A_CLAIM: Final = 32
 MOST_COMPARED: Final = 16
 """Combinations of values of which the best is taken: as many as there are groups of a machine."""
-MOST_STEPS: Final = 100
-"""Steps of the search; after that the answer is "does not fit", which is safe."""
+MOST_LOOKS: Final = 1_000
+"""Devices of a search for which a place is looked for; after that the answer is "does not fit", which is safe."""
 
 
 @attrs.frozen(cache_hash=True)
@@ -93,7 +93,7 @@ class _Chooser:
     free: int
     available: int
     demands: tuple[DeviceDemand, ...]
-    _steps: int = 0
+    _looks: int = 0
 
     def best(self, constraints: Constraints) -> Choice | None:
         found: Choice | None = None
@@ -104,7 +104,7 @@ class _Chooser:
         others = list[tuple[tuple[int, ...], tuple[int, ...]]]()
         for values, requests in constraints:
             if len(requests) != 1 or self.demands[requests[0]].count != 1:
-                possible = [value for value in values if self._disjoint(_restrict(masks, value, requests)) is not None]
+                possible = [value for value in values if self._suffices(masks, value, requests)]
                 others.append((tuple(possible), requests))
         others.sort(key=lambda each: len(each[0]))  # what is impossible ends the search at once
         for narrowed in islice(self._narrow(tuple(others), tuple(masks)), MOST_COMPARED):
@@ -115,8 +115,7 @@ class _Chooser:
 
     def _narrow(self, constraints: Constraints, masks: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """Yield what each request may get for each combination of the constraints' values that leaves enough."""
-        self._steps += 1
-        if self._steps > MOST_STEPS or not self._has_enough(masks):
+        if not self._has_enough(masks):
             return
         if not constraints:
             yield masks
@@ -126,6 +125,11 @@ class _Chooser:
             narrowed = _restrict(masks, value, requests)
             if self._disjoint(narrowed) is not None:  # else no values of the other constraints help
                 yield from self._narrow(tuple(rest), narrowed)
+
+    def _suffices(self, masks: Sequence[int], value: int, requests: Sequence[int]) -> bool:
+        """Return whether devices with a value are enough for these requests, if there were no others."""
+        alone = [mask & value if number in requests else 0 for number, mask in enumerate(masks)]
+        return self._disjoint(alone, requests) is not None
 
     def _has_enough(self, masks: Sequence[int]) -> bool:
         for demand, mask in zip(self.demands, masks, strict=True):
@@ -153,7 +157,7 @@ class _Chooser:
     def _in_turn(self, order: Sequence[int], masks: Sequence[int]) -> list[int] | None:
         left, sets = self.available, [0] * len(masks)
         for number in order:
-            demand = self.demands[number]
+            demand, self._looks = self.demands[number], self._looks + 10  # it takes as long as so many looks
             if demand.count == ALL:
                 chosen = demand.matching if not demand.matching & ~left else 0
             else:
@@ -180,9 +184,10 @@ class _Chooser:
     def _levels(self) -> tuple[int, ...]:
         return levels_of(self.machine, CoreMask(self.free & int(self.machine.all_cores)))
 
-    def _disjoint(self, masks: Sequence[int]) -> list[int] | None:
-        """Return any disjoint sets; each place of a request finds a device along an augmenting path."""
-        places = [number for number, demand in enumerate(self.demands) for _ in range(self._count(demand))]
+    def _disjoint(self, masks: Sequence[int], requests: Sequence[int] | None = None) -> list[int] | None:
+        """Return any disjoint sets of some requests, or of all; each place finds a device along an augmenting path."""
+        among = range(len(masks)) if requests is None else requests
+        places = [number for number in among for _ in range(self._count(self.demands[number]))]
         taken = dict[int, int]()  # the place, by device
         for place in range(len(places)):
             if not self._augment(place, places, masks, taken, set()):
@@ -198,6 +203,9 @@ class _Chooser:
     def _augment(
         self, place: int, places: Sequence[int], masks: Sequence[int], taken: dict[int, int], seen: set[int]
     ) -> bool:
+        self._looks += 1
+        if self._looks > MOST_LOOKS:
+            return False
         for bit in bits_of(masks[places[place]] & self.available):
             if bit not in seen:
                 seen.add(bit)

@@ -36,7 +36,7 @@ from neuron_scheduler.neuron.topology import Placement
 _ID: Final = f"{NEURON_DRIVER}/deviceId"
 _TYPE: Final = f"{NEURON_DRIVER}/resourceType"
 _INSTANCE_TYPE: Final = f"{NEURON_DRIVER}/instanceType"
-_WHOLE: Final = "neuron_node"
+WHOLE: Final = "neuron_node"
 EFFECTS: Final = ("NoSchedule", "NoExecute")
 """Of the taints that keep requests off; others only inform."""
 FAILS: Final = "CEL runtime error in a selector of request {}: {}"
@@ -221,8 +221,8 @@ def device_set(published: tuple[Device, ...], instance_type: str) -> DeviceSet:
 
 
 def _device_set(published: Sequence[Device], instance_type: str) -> DeviceSet:
-    neuron = [each for each in published if each.is_neuron and each.attributes.get(_TYPE) != _WHOLE]
-    whole = [each for each in published if each.is_neuron and each.attributes.get(_TYPE) == _WHOLE]
+    neuron = [each for each in published if each.is_neuron and each.attributes.get(_TYPE) != WHOLE]
+    whole = [each for each in published if each.is_neuron and each.attributes.get(_TYPE) == WHOLE]
     said = next((each.attributes.get(_INSTANCE_TYPE) for each in (*neuron, *whole)), None)
     instance_type = said.removeprefix("ml.") if isinstance(said, str) else instance_type
     slots = _by_id(neuron)

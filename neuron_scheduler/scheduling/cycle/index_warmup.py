@@ -113,8 +113,10 @@ def warm_up_refusal(view: View, pod: Pod, profile: Profile) -> None:
 
 
 def asks_much(pod: Pod) -> bool:
-    """Return whether it takes long to count what a pod asks about other pods."""
+    """Return whether it takes long to count what a pod asks about other pods, or to find devices for its claims."""
     constraints = pod.constraints
+    if pod.neuron is not None and pod.neuron.asks_much:
+        return not pod.refusal
     return constraints is not NO_CONSTRAINTS and constraints.comparisons > FEW_COMPARISONS and not pod.refusal
 
 

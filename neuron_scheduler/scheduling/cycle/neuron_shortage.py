@@ -88,13 +88,9 @@ def neuron_shortage(cluster: Cluster, pod: Pod, profile: Profile, refusals: Iter
     large = view.node_column(allocatable_of(request.resource)).at_least(request.total, nodes)
     if not large:
         return NeuronShortage(Cause.CAPACITY, _too_large_text(view, request, nodes)) if nodes else None
-    unserved = [
-        machine
-        for machine in cast(frozenset[Machine], machines.values)
-        if illegal_count(machine, request) is not None and machines.get(machine) & large
-    ]
-    for machine in unserved:
-        large = less(large, machines.get(machine))
+    illegal = view.node_postings(neuron_topology.illegal_counts(request)).keyed & large
+    unserved = [each for each in cast(frozenset[Machine], machines.values) if machines.get(each) & illegal]
+    large = less(large, illegal)
     if not large:
         sentence = _invalid_count_text(unserved, request)
         return NeuronShortage(Cause.INVALID_COUNT, sentence) if sentence else None

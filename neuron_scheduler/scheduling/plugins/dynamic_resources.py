@@ -77,7 +77,15 @@ PLUGIN = Plugin(
     name=NAME,
     pre_filter=PreFilter(pre_filter, reads=(PodField.RESOURCE_CLAIMS, PodField.CLAIMS), cause=Cause.POD),
     filters=(Filter(filter_nodes, reads=(PodField.CLAIMED_ON,)),),
-    events=frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_LABELS, ClusterEvent.ASSIGNED_POD_GONE}),
+    events=frozenset(
+        {
+            ClusterEvent.NODE_ADDED,
+            ClusterEvent.NODE_LABELS,
+            ClusterEvent.NODE_ALLOCATABLE,  # a selector may have failed on devices that are published anew
+            ClusterEvent.NODE_DELETED,
+            ClusterEvent.ASSIGNED_POD_GONE,
+        }
+    ),
     hint=NodeHint(attrgetter("constraints.claimed_on"), fits),
     cause=Cause.POD,
 )

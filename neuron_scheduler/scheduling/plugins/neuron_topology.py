@@ -71,6 +71,10 @@ class BlockLevel:
 
     request: NeuronRequest
 
+    @property
+    def is_slow(self) -> bool:
+        return self.request.asks_much
+
     def __call__(self, node_info: NodeInfo) -> Values:
         machine, neuron_usage = node_info.machine, node_info.neuron_usage
         if machine is None or not neuron_usage.free:
@@ -91,6 +95,10 @@ class IllegalCount:
     """Index definition: nodes that have as much as a request is for, and never serve it, by the reason."""
 
     request: NeuronRequest
+
+    @property
+    def is_slow(self) -> bool:
+        return self.request.asks_much
 
     def __call__(self, node: Node) -> Values:
         machine, request = machine_of(node), self.request
@@ -234,6 +242,11 @@ def fits(request: NeuronRequest | None, node_info: NodeInfo) -> bool:
     return place(node_info.machine, node_info.free_cores, request) is not None
 
 
+def may_fit(request: NeuronRequest | None, node_info: NodeInfo) -> bool:
+    """Return `fits`, or True where that takes long."""
+    return (request is not None and request.asks_much) or fits(request, node_info)
+
+
 def nodes_with_block(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     if pod.neuron is None:
         return among
@@ -281,7 +294,7 @@ PLUGIN: Final = Plugin(
             ClusterEvent.ASSIGNED_POD_GONE,
         }
     ),
-    hint=RowHint(attrgetter("neuron"), fits),
+    hint=RowHint(attrgetter("neuron"), may_fit),
     cause=Cause.INVALID_COUNT,
     causes={
         **dict.fromkeys(UNHEALTHY.values(), Cause.UNHEALTHY),

@@ -50,7 +50,7 @@ from neuron_scheduler.scheduling.preemption.victims import (
 
 NEVER = "not eligible due to preemptionPolicy=Never."
 WAITING = "not eligible due to a terminating pod on the nominated node."
-ASKS_MUCH = f"not eligible with more than {FEW_COMPARISONS} terms about other pods."
+ASKS_MUCH = f"not eligible with more than {FEW_COMPARISONS} terms about other pods, or with long claims."
 MOST_ROUNDS = 4
 """Questions to all nodes; where there are more priorities, several are taken together."""
 

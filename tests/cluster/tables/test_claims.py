@@ -5,7 +5,9 @@ from typing import Any
 import attrs
 import pytest
 
+from neuron_scheduler.cluster.changes import PodPending
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.fold import put, resolve_pods
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.cluster.tables.claims import Claims
 from neuron_scheduler.model.devices import (
@@ -189,8 +191,8 @@ def test_for_what_a_pod_waits(references: tuple[ClaimReference, ...], known: Res
         (claim(unserved="x"), 'resourceclaim "c": x is not served by this scheduler'),
         (claim(reserved_for_others=True), 'resourceclaim "c" is reserved for something that is no pod'),
         (
-            claim("c", DeviceRequest("r", NEURON_DRIVER, 1, ("x" * 2_001,))),
-            "its claims have 2001 characters of selectors, and at most 2000 are served",
+            claim("c", DeviceRequest("r", NEURON_DRIVER, 1, ("x" * 1_001,))),
+            "its claims have 1001 characters of selectors, and at most 1000 are served",
         ),
         (claim(constraints=(MatchAttribute("a"),) * 9), "its claims have 9 constraints, and at most 8 are served"),
         (
@@ -316,6 +318,24 @@ def test_the_later_one_of_two_claims_has_a_rival() -> None:
     assert (claims.rival_of("default/a"), claims.rival_of("default/b")) == (None, "default/a")
     claims.put(claim("a", version=20, has=[0, 1]))
     assert (claims.rival_of("default/a"), claims.rival_of("default/b")) == ("default/b", None)
+
+
+def test_a_whole_node_is_a_rival_of_its_parts() -> None:
+    """It has a name of its own."""
+    whole = attrs.evolve(device(9), attributes={f"{NEURON_DRIVER}/resourceType": "neuron_node"})
+    claims = table(some_slice(device(0), whole), claim("a", version=5, has=[9]), claim("b", version=7, has=[0]))
+    on = claims.with_published(node("n"))
+    assert (claims.rival_of("default/a", on), claims.rival_of("default/b", on)) == (None, "default/a")
+
+
+def test_the_pods_of_a_claim_are_resolved_a_few_at_a_time() -> None:
+    """A tenant may have any number of them, and everybody waits for a step."""
+    cluster, new = Cluster(claims=table()), claim()
+    for number in range(40):
+        put(cluster, None, claiming(f"p{number}"))
+    steps = [put(cluster, None, new), *(resolve_pods(cluster) for _ in range(3))]
+    waits = [[change.pod.gates for change in step if isinstance(change, PodPending)] for step in steps]
+    assert waits == [[()] * 16, [()] * 16, [()] * 8, []]
 
 
 def test_pods_that_are_gone_leave_nothing() -> None:

@@ -1,13 +1,22 @@
 """The choice of devices beside a brute force: it says yes exactly where there is a way, and what it gives is legal."""
 
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import combinations, count
 from random import Random
 
 import pytest
 
 from neuron_scheduler.neuron.catalog import Machine, Shape
-from neuron_scheduler.neuron.claims.choice import ALL, Choice, Constraints, DeviceDemand, bits_of, choose
+from neuron_scheduler.neuron.claims.choice import (
+    ALL,
+    MOST_LOOKS,
+    Choice,
+    Constraints,
+    DeviceDemand,
+    _Chooser,
+    bits_of,
+    choose,
+)
 from tests.support.thoroughness import examples
 
 SIZE = 10
@@ -95,6 +104,17 @@ def test_it_says_yes_exactly_where_there_is_a_way(part: int) -> None:
             found += 1
             assert is_legal(case, choice.sets), seed
     assert 25 < found < 225
+
+
+def test_a_search_without_end_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pairs of many requests are to be of one group each; without the limit, it looks for 100,000 places."""
+    looks, dice, look = count(), Random(3), _Chooser._augment
+    monkeypatch.setattr(_Chooser, "_augment", lambda *of: (next(looks), look(*of))[1])
+    demands = tuple(DeviceDemand(mask(*range(16)), mask(*range(16)), 1) for _ in range(15))
+    groups = tuple(mask(first, first + 1) for first in range(0, 16, 2))
+    constraints = tuple((groups, tuple(dice.sample(range(15), 2))) for _ in range(8))
+    choose(TORUS, mask(*range(16)), tuple(1 << bit for bit in range(16)), demands, constraints)
+    assert 500 < next(looks) < 2 * MOST_LOOKS
 
 
 def torus(free: int, count: int, group: int = 1) -> Choice | None:

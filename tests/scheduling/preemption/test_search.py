@@ -141,7 +141,7 @@ def victims(cluster: Cluster, pending: Pod, budgets: Sequence[DisruptionBudget] 
             [node("n", cpu=4000)],
             [pod("a", on="n", cpu=4000, priority=1)],
             pod(cpu=4000, priority=9, anti_affinity=terms(17)),
-            "preemption: not eligible with more than 16 terms about other pods.",
+            "preemption: not eligible with more than 16 terms about other pods, or with long claims.",
             id="a pod that asks much",
         ),
         pytest.param(
