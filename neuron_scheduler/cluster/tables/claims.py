@@ -436,12 +436,9 @@ class Claims:
 
     def _request(self, wanted: WantedDevices) -> NeuronRequest:
         """Return the request; where only the node says how many Neuron devices it is for, the largest node counts."""
-        total = 0
-        for each in wanted.requests:
-            text = "".join(each.selectors)
-            if NEURON_DRIVER in text:
-                total += each.count if each.count and WHOLE not in text else self._largest
-        total = min(total, self._largest or total)
+        neuron = [each for each in wanted.requests if NEURON_DRIVER in "".join(each.selectors)]
+        is_open = any(not each.count or WHOLE in "".join(each.selectors) for each in neuron)
+        total = self._largest if is_open else sum(each.count for each in neuron)
         return NeuronRequest(Unit.DEVICE, (total,), total, resource=NEURON_CLAIMS, wanted=wanted)
 
     def plan(

@@ -10,7 +10,6 @@ from collections.abc import Collection, Mapping
 from operator import attrgetter
 from typing import Any, Final, TypeVar, cast
 
-import attrs
 import msgspec
 
 from neuron_scheduler.kube.objects import wire
@@ -180,26 +179,22 @@ def _request(fields: _Fields) -> tuple[DeviceRequest, str]:
     return request, f'request "{name}": {unserved}' if unserved else ""
 
 
-_MOST_KEPT: Final = 10_000
-"""Characters of a claim's selectors and parameters; more are not kept. The API server takes megabytes."""
+_MOST_KEPT: Final = 16 << 10
+"""Bytes of a claim's spec; a larger one is not kept, nor served. The API server takes megabytes."""
 
 
 def _claim(struct: _Object) -> ResourceClaim:
     meta, status = struct.metadata, struct.status or {}
-    devices = _decode(struct.spec.get("devices"), _Fields, {})
+    size = sum(len(bytes(raw)) for raw in struct.spec.values())
+    spec = struct.spec if size <= _MOST_KEPT else {}
+    devices = _decode(spec.get("devices"), _Fields, {})
     requests = [_request(fields) for fields in _decode(devices.get("requests"), list[_Fields], [])]
     constraints = _decode(devices.get("constraints"), list[_Fields], [])
     configs = _decode(devices.get("config"), list[_Fields], [])
     consumers = _decode(status.get("reservedFor"), list[_Consumer], [])
-    opaque = [(bytes(each["opaque"]), _names(each.get("requests"))) for each in configs if "opaque" in each]
-    size = sum(len(selector) for request, _ in requests for selector in request.selectors)
-    size += sum(len(parameters) for parameters, _ in opaque)
-    too_large = f"{size:,} characters of selectors and parameters" if size > _MOST_KEPT else ""
-    if too_large:
-        requests, opaque = [(attrs.evolve(request, selectors=()), found) for request, found in requests], []
     unserved = (
-        too_large,
-        _unserved_field(struct.spec, ("devices",)),
+        f"a spec of {size:,} bytes" if spec is not struct.spec else "",
+        _unserved_field(spec, ("devices",)),
         _unserved_field(devices, ("requests", "constraints", "config")),
         *(sentence for _, sentence in requests),
         *(_unserved_field(each, ("requests", "matchAttribute"), "constraints.") for each in constraints),
@@ -216,7 +211,9 @@ def _claim(struct: _Object) -> ResourceClaim:
             MatchAttribute(_decode(each.get("matchAttribute"), str, ""), _names(each.get("requests")))
             for each in constraints
         ),
-        config=tuple(ClaimConfig(parameters, names) for parameters, names in opaque),
+        config=tuple(
+            ClaimConfig(bytes(each["opaque"]), _names(each.get("requests"))) for each in configs if "opaque" in each
+        ),
         unserved=next(filter(None, unserved), ""),
         allocation=_allocation(status["allocation"]) if "allocation" in status else None,
         reserved_for={each.uid: each.name for each in consumers if each.resource == "pods" and not each.api_group},

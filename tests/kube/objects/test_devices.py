@@ -221,8 +221,8 @@ def test_tolerations_are_kept_as_they_are_written() -> None:
         pytest.param({"constraints": [{"distinctAttribute": "a/b"}]}, "constraints.distinctAttribute", id="distinct"),
         pytest.param({"config": [{"clear": 1}]}, "config.clear", id="a parameter"),
         pytest.param(
-            {"config": [{"opaque": {"driver": "d", "parameters": "x" * 9_990}}]},
-            "10,023 characters of selectors and parameters",
+            {"config": [{"opaque": {"driver": "d", "parameters": "x" * 16_384}}]},
+            "a spec of 16,443 bytes",
             id="far too much",
         ),
         pytest.param({"tomorrow": 1}, "tomorrow", id="of the claim"),
