@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 
@@ -430,7 +431,10 @@ class Informer(Generic[T]):
         Each page is in order, the first object at its end; they are merged as they are handed over, because sorting all
         would block the event loop. So would freeing all at the end: most are as they were, and nobody keeps them.
         """
-        left = self._store.copy()
+        left, keys = dict[str, None](), iter(self._store.keys())
+        while some := dict.fromkeys(islice(keys, PAGE)):
+            left |= some  # the garbage collector passes over a dictionary of texts, and would go through a copy
+            await checkpoint()
         merged = heapq.merge(*map(_take_each, listed), key=self.resource.position)
         for number, decoded in enumerate(merged, start=1):
             self._store.put(decoded)

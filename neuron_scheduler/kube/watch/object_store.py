@@ -96,9 +96,9 @@ class ObjectStore(Generic[T]):
         except Exception as error:  # noqa: BLE001 - as above
             self._log(key, error)
 
-    def copy(self) -> dict[str, T | Malformed]:
-        """Return what is known of each object by key, readable or not, in a copy."""
-        return self._objects | self._malformed
+    def keys(self) -> list[str]:
+        """Return the keys of all objects, readable or not."""
+        return [*self._objects, *self._malformed]
 
     def _keep(self, key: str, value: T) -> None:
         old = self._objects.get(key)

@@ -220,7 +220,7 @@ def test_a_failing_handler_ends_nothing(states: list[Decoded[Pod] | str], plan: 
     now = [seen("u3", name="a", node_name="n1"), seen("u4", name="c")]
     for pod in now:
         store.put(pod)
-    for key in store.copy().keys() - {pod.key for pod in now}:
+    for key in set(store.keys()) - {pod.key for pod in now}:
         store.remove(key)
 
     assert handler.pods == {pod.key: pod.value for pod in now}
