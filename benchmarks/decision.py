@@ -4,7 +4,8 @@ How long one decision takes: `schedule_pod` and assume, from 1,000 to 50,000 nod
 Run as `python -m benchmarks.decision [--nodes 1000 5000 15000 50000] [--pods 500]`. The nodes are half full of earlier
 pods, so that block levels are mixed; all clusters are asked in turn, pod by pod, so that a noisy machine disturbs all
 sizes alike. Absolute values belong to the machine, growth belongs to the algorithm. Prints a table, appends a line of
-JSON for each size to `benchmarks/results/decision.jsonl`, and draws `decision.svg` beside it.
+JSON for each size to `benchmarks/results/decision.jsonl`, and draws `decision.svg` beside it. With `--claims` it only
+prints: the same pods by counts and by claims on trn2.48xlarge, and what it costs to read and keep the nodes' slices.
 """
 
 import argparse
@@ -14,12 +15,14 @@ import platform
 import random
 import statistics
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+import tracemalloc
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import attrs
 
+from benchmarks.by_claims import ByClaims, decoded_slice, encoded_slice
 from benchmarks.contest.plots import bar_chart
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
@@ -52,10 +55,10 @@ Make = Callable[[int, random.Random], Pod]
 T = TypeVar("T")
 
 
-def fleet(count: int) -> Iterator[Node]:
+def fleet(count: int, types: Sequence[str] = tuple(SIZES)) -> Iterator[Node]:
     """Yield nodes of all types in turn, in three zones."""
     for i in range(count):
-        kind = list(SIZES)[i % len(SIZES)]
+        kind = types[i % len(types)]
         cpu, memory, devices, cores = SIZES[kind]
         silicon = {NEURON_DEVICE: devices, NEURON_CORE: cores}
         name = f"ip-10-{i >> 16}-{i >> 8 & 255}-{i & 255}"
@@ -111,6 +114,10 @@ def _too_much(number: int, dice: random.Random) -> Pod:
     return attrs.evolve(made, requests={**made.requests, CPU: 1_000_000 + dice.randrange(1000)})
 
 
+def _of_size(devices: int) -> Make:
+    return lambda number, _: pod(number, {CPU: 1000, MEMORY: 1 << 30, NEURON_DEVICE: devices})
+
+
 BESIDE = "beside a nomination"
 FIRST = pod(-2, {NEURON_DEVICE: 4}, priority=1 << 30)
 """The nominated pod."""
@@ -132,6 +139,7 @@ WORKLOADS: Mapping[str, Make] = {
     "unschedulable": _too_much,
     BESIDE: _of_new_priority,
 }
+BY_SIZE: Mapping[str, Make] = {f"{size} devices": _of_size(size) for size in (1, 4, 8, 16)}
 
 
 def stepped(steps: Generator[object, None, T]) -> tuple[T, list[float]]:
@@ -153,6 +161,8 @@ class Contestant:
 
     nodes: int
     cluster: Cluster = attrs.field(factory=Cluster)
+    made: Callable[[Pod], Pod] = lambda pod: pod
+    """What a pod by counts is here."""
     decisions: dict[str, list[float]] = attrs.field(factory=dict)
     assumptions: dict[str, list[float]] = attrs.field(factory=dict)
     pauses_ms: dict[str, tuple[float, float]] = attrs.field(factory=dict)
@@ -183,12 +193,17 @@ class Contestant:
 
 def prepared(nodes: int) -> Contestant:
     """Return a cluster that is half full of earlier pods; the first warm-up is measured before them."""
-    contestant, dice = Contestant(nodes), random.Random(1)
-    for node in fleet(nodes):
+    return filled(Contestant(nodes), fleet(nodes))
+
+
+def filled(contestant: Contestant, fleet: Iterable[Node]) -> Contestant:
+    """Return it with nodes, and with a pod for every two of them."""
+    dice = random.Random(1)
+    for node in fleet:
         contestant.cluster.put_node(node)
-    contestant.warm_up("first of all", in_zone(-1, dice))
-    for number in range(nodes // 2):
-        pending = in_zone(1_000_000 + number, dice)
+    contestant.warm_up("first of all", contestant.made(in_zone(-1, dice)))
+    for number in range(contestant.nodes // 2):
+        pending = contestant.made(in_zone(1_000_000 + number, dice))
         decision = schedule_pod(contestant.cluster, pending, PROFILE)
         if isinstance(decision, FitError):
             raise SystemExit(f"the imagined fleet is full after {number} pods: {decision.text}")
@@ -196,22 +211,22 @@ def prepared(nodes: int) -> Contestant:
     return contestant
 
 
-def measure(contestants: list[Contestant], pods: int) -> None:
+def measure(contestants: list[Contestant], pods: int, workloads: Mapping[str, Make] = WORKLOADS) -> None:
     """Decide the same pods in all clusters, workload after workload; placed pods are removed again."""
     warm_up, number = pods // 5 + 1, 0
-    for workload, make in WORKLOADS.items():
+    for workload, make in workloads.items():
         dice, placed = random.Random(2), []
         for contestant in contestants:
             if workload == BESIDE:
                 contestant.cluster.nominate("ip-10-0-0-0", Nomination(FIRST))
-            contestant.warm_up(workload, make(0, dice))
+            contestant.warm_up(workload, contestant.made(make(0, dice)))
         for _ in range(warm_up + pods):
             number += 1
             pending = make(number, dice)
             placed += [
                 (contestant, uid)
                 for contestant in contestants
-                if (uid := contestant.step(workload, pending)) is not None
+                if (uid := contestant.step(workload, contestant.made(pending))) is not None
             ]
         for contestant, uid in placed:
             contestant.cluster.forget(uid)
@@ -260,12 +275,56 @@ def show(records: list[dict[str, Any]]) -> None:
     (RESULTS / "decision.svg").write_text(chart)
 
 
+def compare_with_claims(nodes: int, pods: int) -> None:
+    """Decide the same pods on the same nodes by counts and by claims, and print both; before, read the slices."""
+    by_claims, machines = ByClaims(), [*fleet(nodes, ("trn2.48xlarge",))]
+    decoded, taken = list[float](), list[float]()
+    for number, node in enumerate(machines):
+        line, started = encoded_slice(node.name, number), time.perf_counter()
+        found = decoded_slice(line)
+        read = time.perf_counter()
+        by_claims.publish(node, found)
+        decoded.append((read - started) * 1e6)
+        taken.append((time.perf_counter() - read) * 1e6)
+    print(f"slice of {len(line):,} bytes, us (mean): decode {statistics.fmean(decoded):.0f}", end="")
+    print(f", take in {statistics.fmean(taken):.0f}; kept {_kept(machines) / 1024:.1f} KiB a node")
+    contestants = [
+        filled(Contestant(nodes), machines),
+        filled(Contestant(nodes, Cluster(claims=by_claims.claims), by_claims.pod), map(by_claims.node, machines)),
+    ]
+    gc.collect()
+    gc.freeze()
+    measure(contestants, pods, BY_SIZE)
+    for name in BY_SIZE:
+        cells = [_percentiles(contestant.decisions[name]) for contestant in contestants]
+        print(f"{name:<12}" + "".join(f"{cell['p50']:>8.1f} {cell['p99']:>6.0f}" for cell in cells))
+    for contestant in contestants:
+        longest, total = contestant.pauses_ms["first of all"]
+        print(f"first kind of pod: longest step {longest:.1f} ms, all {total:.0f} ms")
+
+
+def _kept(machines: Iterable[Node]) -> float:
+    """Return the bytes for each node that are kept of slices."""
+    by_claims = ByClaims()
+    gc.collect()
+    tracemalloc.start()
+    kept = [by_claims.node(node).published for node in machines]
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return size / len(kept)
+
+
 def main() -> None:
     """Measure, print, write down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, nargs="+", default=[1_000, 5_000, 15_000, 50_000])
     parser.add_argument("--pods", type=int, default=500, help="of each workload")
+    parser.add_argument("--claims", action="store_true")
     arguments = parser.parse_args()
+    if arguments.claims:
+        for nodes in sorted(arguments.nodes):
+            compare_with_claims(nodes, arguments.pods)
+        return
     RESULTS.mkdir(exist_ok=True)
     contestants = [prepared(nodes) for nodes in sorted(arguments.nodes)]
     gc.collect()

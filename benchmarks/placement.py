@@ -184,6 +184,13 @@ def _arguments() -> Any:
     return parser.parse_args()
 
 
+def _taking_part(contenders: Iterable[str], scenario: str) -> Iterator[str]:
+    has_jobs, is_whole = bool(SCENARIOS[scenario].ultraservers), scenario == "torus"
+    for name in contenders:
+        if (has_jobs or not CONTENDERS[name].groups) and (is_whole or not CONTENDERS[name].claims):
+            yield name
+
+
 def main() -> None:
     """Run, print and record."""
     arguments = _arguments()
@@ -193,8 +200,7 @@ def main() -> None:
         print(f"{scenario}: {SCENARIOS[scenario].title}")
         for load in arguments.loads:
             began, summaries = time.perf_counter(), []
-            jobs = bool(SCENARIOS[scenario].ultraservers)
-            for contender in (name for name in arguments.contenders if jobs or not CONTENDERS[name].groups):
+            for contender in _taking_part(arguments.contenders, scenario):
                 runs = [
                     run(scenario, load=load, contender=contender, seed=seed, pods=arguments.pods, demand=demand)
                     for seed in arguments.seeds

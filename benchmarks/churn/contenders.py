@@ -9,17 +9,21 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
+from benchmarks.by_claims import ByClaims
 from benchmarks.churn.workload import SCHEDULER_NAME, Arrival, Workload
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, slots_of
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
+from neuron_scheduler.model.devices import WantedDevices
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import NO_CONSTRAINTS, Pod
 from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_NAMES, PODS
 from neuron_scheduler.neuron.catalog import Machine
+from neuron_scheduler.neuron.claims.choice import bits_of
+from neuron_scheduler.neuron.claims.published import DeviceSet
 from neuron_scheduler.neuron.core_mask import CoreMask
-from neuron_scheduler.neuron.topology import place, whole_free_devices
+from neuron_scheduler.neuron.topology import Placement, place, whole_free_devices
 from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
 from neuron_scheduler.scheduling.plugins import intact_ultra_servers
 from neuron_scheduler.scheduling.plugins.contract import Prefer, Preference
@@ -37,6 +41,7 @@ class Contender:
         profile: returns the profile for the requests and their shares.
         setting: the workload as this contender gets it.
         groups: whether it differs from ours only where there are jobs of several pods.
+        claims: whether it is only for machines of 16 devices, which are asked for by claims.
         turn_after: seconds after which requests of whole machines get a turn; 0: never.
     """
 
@@ -45,6 +50,7 @@ class Contender:
     profile: Callable[[Workload], Profile]
     setting: Callable[[Workload], Workload] = lambda workload: workload
     groups: bool = False
+    claims: bool = False
     turn_after: float = 0.0
 
 
@@ -151,6 +157,40 @@ def anywhere(workload: Workload) -> Workload:
     return attrs.evolve(workload, arrivals=tuple(free))
 
 
+@attrs.define(eq=False)
+class FirstFit(DeviceSet):
+    """Devices of which claims get the first that fit, as upstream's allocator gives them."""
+
+    def place(self, free: int, wanted: WantedDevices) -> Placement | None:
+        """Return the first devices for a single request with one constraint at most."""
+        (request,), constraints = wanted.requests, wanted.constraints
+        for value in self.alike(constraints[0][0]) if constraints else (self.all,):
+            bits = [*bits_of(free & value)][: request.count]
+            if len(bits) == request.count:
+                mask = CoreMask(sum(1 << bit for bit in bits))
+                return Placement(tuple(bits), (tuple(bits),), mask, level=0, sets=(int(mask),))
+        return None
+
+
+def claimed(workload: Workload) -> Workload:
+    """Return the workload with nodes whose devices a driver publishes, and pods with claims on them."""
+    by_claims = ByClaims()
+    nodes = tuple(map(by_claims.node, workload.nodes))
+    arrivals = tuple(attrs.evolve(arrival, pod=by_claims.pod(arrival.pod)) for arrival in workload.arrivals)
+    return attrs.evolve(workload, nodes=nodes, arrivals=arrivals)
+
+
+def claimed_at_first(workload: Workload) -> Workload:
+    """Return the same where the first devices that fit are given."""
+    known, workload = dict[DeviceSet, DeviceSet](), claimed(workload)
+    for node in workload.nodes:
+        if node.published not in known:
+            fields = [each.name for each in attrs.fields(DeviceSet) if each.init]
+            known[node.published] = FirstFit(*(getattr(node.published, name) for name in fields))
+    nodes = tuple(attrs.evolve(node, published=known[node.published]) for node in workload.nodes)
+    return attrs.evolve(workload, nodes=nodes)
+
+
 def _unprotected(_: Workload) -> Profile:
     profile = default_profile(SCHEDULER_NAME)
     others = [each for each in profile.preferences if each.name != intact_ultra_servers.NAME]
@@ -167,6 +207,10 @@ CONTENDERS: Mapping[str, Contender] = {
     "fgd": Contender("FGD", "#e08a3c", lambda workload: preferring(FragmentationGradientDescent(workload.requests))),
     "packing": Contender("bin-packing", "#8b949e", lambda _: preferring(prefer_fullest)),
     "spreading": Contender("spreading", "#c3c9d1", lambda _: preferring(prefer_emptiest)),
+    "claims": Contender("by claims", "#3f8f7a", _default, claimed, claims=True),
+    "first": Contender(
+        "by claims, first fit", "#b5a642", lambda _: preferring(prefer_emptiest), claimed_at_first, claims=True
+    ),
     "breaking": Contender("without super-blocks", "#7aa7f0", _unprotected, groups=True),
     "anywhere": Contender("groups anywhere", "#58b09c", _default, anywhere, groups=True),
     "alone": Contender("pods one by one", "#c65d5d", _unprotected, one_by_one, groups=True),

@@ -71,3 +71,26 @@ def test_no_pod_waits_that_has_a_place(scenario: str, contender: str) -> None:
             waited += 1
             assert isinstance(schedule_pod(run.cluster, waiting, run.profile), FitError)
     assert waited
+
+
+def test_by_claims_pods_get_what_they_get_by_counts() -> None:
+    """The same devices of the same nodes, at the same times; with the first that fit, whole nodes are rarer."""
+    runs = {name: simulated(short("torus"), name) for name in ("ours", "claims", "first")}
+    places = {name: _places(run) for name, run in runs.items()}
+    assert len(places["ours"]) > 200
+    assert places["claims"] == places["ours"]
+    assert runs["claims"].placed_at == runs["ours"].placed_at
+    waits = {name: waits_of(run) for name, run in runs.items()}
+    assert waits["first"][16].mean > waits["claims"][16].mean
+
+
+def _places(run: Simulation) -> dict[str, tuple[str, list[int]]]:
+    """Run it, and return the node of each pod, and its devices."""
+    places = dict[str, tuple[str, list[int]]]()
+    for _ in run.steps():
+        for row in run.cluster.view.rows():
+            assert row.machine is not None
+            for uid, pod_info in row.pod_infos.items():
+                cores, width = int(pod_info.cores or NO_CORES), row.machine.cores_per_device
+                places.setdefault(uid, (row.node.name, [i for i in range(16) if cores >> i * width & 1]))
+    return places
