@@ -92,6 +92,9 @@ async def _with_nodes(nodes: int, wanted: list[Cell], plan: Plan) -> None:
             if WORKLOADS[workload].filled:
                 for arena in arenas.values():
                     await arena.empty()
+            if WORKLOADS[workload].by_claims:
+                for arena in arenas.values():
+                    await arena.withdraw(nodes)
 
 
 async def _run(arena: Arena, cell: Cell, plan: Plan) -> None:

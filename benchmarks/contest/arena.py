@@ -21,16 +21,20 @@ import attrs
 import yaml
 
 from benchmarks.contest import workloads
-from tests.control_plane.objects import create_all, create_pod
+from tests.control_plane.objects import NEURON, NEURONCORE, create_all, create_pod
 from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane, run_control_plane
+from tests.support.device_objects import API, devices, neuron_class, neuron_slice
 
 MANIFESTS: Final = Path(__file__).parents[2] / "manifests" / "base"
+RIGHTS_FOR_CLAIMS: Final = "../components/claims/rbac.yaml"
 ACCOUNT: Final = "neuron-scheduler"
 EXTENDER_ACCOUNT: Final = "k8s-neuron-scheduler"  # AWS's; the policies' manifest says how to allow it
 PODS: Final = "/api/v1/namespaces/default/pods"
 FILLERS: Final = f"/api/v1/namespaces/{workloads.BACKGROUND}/pods"
 EVENTS: Final = "/apis/events.k8s.io/v1/namespaces/default/events"
+CLAIMS: Final = f"/apis/{API}/namespaces/default/resourceclaims"
+SLICES: Final = f"/apis/{API}/resourceslices"
 LEASE: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/my-scheduler"
 LEASE_METADATA: Final = {"name": "my-scheduler", "namespace": "kube-system"}
 PROBE: Final = {"AWS_NEURON_IDS": "0"}  # annotations that the policies refuse once they are in force
@@ -93,8 +97,37 @@ class Arena:
 
     async def create_pods(self, manifests: Iterable[Object]) -> str:
         """Create pods; return the resource version after the last."""
-        await create_all(partial(create_pod, self.api), manifests)
+        await create_all(self.create, manifests)
         return str((await self.api.get(PODS, limit=1))["metadata"]["resourceVersion"])
+
+    async def create(self, manifest: Object) -> None:
+        """Create a pod, and before it the claims that it names, on a device each."""
+        for reference in manifest["spec"].get("resourceClaims", ()):
+            metadata = {"name": reference["resourceClaimName"]}
+            claim = {"apiVersion": API, "kind": "ResourceClaim", "metadata": metadata, "spec": devices(1)}
+            await self.api.post(CLAIMS, claim)
+        await create_pod(self.api, manifest)
+
+    async def publish(self, nodes: int) -> None:
+        """Let the nodes publish their devices in place of counts."""
+        await self.api.apply(neuron_class())
+
+        async def change(node: Object) -> None:
+            amounts = dict.fromkeys((NEURON, NEURONCORE))
+            path = f"/api/v1/nodes/{node['metadata']['name']}"
+            await self.api.patch(f"{path}/status", {"status": {"allocatable": amounts, "capacity": amounts}})
+            await self.api.apply(neuron_slice(node["metadata"]["name"]))
+
+        await create_all(change, map(workloads.node, range(nodes)))
+
+    async def withdraw(self, nodes: int) -> None:
+        """End that."""
+        await self.api.delete(SLICES)
+
+        async def change(node: Object) -> None:
+            await self.api.patch(f"/api/v1/nodes/{node['metadata']['name']}/status", {"status": node["status"]})
+
+        await create_all(change, map(workloads.node, range(nodes)))
 
     async def fill(self, nodes: int) -> None:
         """Create the missing pod of low priority on every node."""
@@ -111,6 +144,8 @@ class Arena:
     async def clear(self) -> None:
         """Delete the objects of a run, also in etcd's history, and wait until the servers are quiet."""
         await self.api.delete(PODS)
+        await create_all(self._unprotect, (await self.api.get(CLAIMS))["items"])
+        await self.api.delete(CLAIMS)
         await self.api.delete(EVENTS)
         await self.api.patch(LEASE, {"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}})
         await self._compact()
@@ -120,6 +155,10 @@ class Arena:
                 before = self.server_cpu()
                 await anyio.sleep(0.5)
                 busy = (self.server_cpu() - before) / 0.5
+
+    async def _unprotect(self, claim: Object) -> None:
+        """Let a claim go without the controller, which does not run."""
+        await self.api.patch(f"{CLAIMS}/{claim['metadata']['name']}", {"metadata": {"finalizers": None}})
 
     def server_cpu(self) -> float:
         """Return the CPU seconds that etcd and kube-apiserver have used so far."""
@@ -185,7 +224,11 @@ def _manifests(policies: bool) -> list[Object]:
     extender = {"kind": "ServiceAccount", "name": EXTENDER_ACCOUNT, "namespace": "kube-system"}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ACCOUNT}
     binding = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "roleRef": role}
-    names = ["rbac.yaml", *(("admission_bindings.yaml", "admission_annotations.yaml") if policies else ())]
+    names = [
+        "rbac.yaml",
+        RIGHTS_FOR_CLAIMS,
+        *(("admission_bindings.yaml", "admission_annotations.yaml") if policies else ()),
+    ]
     return [
         *(item for name in names for item in yaml.safe_load_all(_with_extender((MANIFESTS / name).read_text()))),
         priority | {"metadata": {"name": workloads.HIGH_PRIORITY}},

@@ -95,8 +95,8 @@ class Kind:
         return self.workloads is None or workload in self.workloads
 
 
-def _ours(arena: Arena, _workload: Workload) -> Contender:
-    return ours(arena, arena.account)
+def _ours(arena: Arena, workload: Workload) -> Contender:
+    return ours(arena, arena.account, *(("--claims",) if workload.by_claims else ()))
 
 
 def ours(arena: Arena, kubeconfig: Path, *flags: str) -> Contender:

@@ -18,7 +18,6 @@ from benchmarks.contest.arena import EVENTS, PODS, Arena
 from benchmarks.contest.contenders import CONTENDERS
 from benchmarks.contest.observer import Observer
 from benchmarks.contest.workloads import WORKLOADS, Workload, node, pod_name
-from tests.control_plane.objects import create_pod
 
 LONGEST_START: Final = 90.0  # seconds until the first bind
 LONGEST_PAUSE: Final = 15.0  # seconds without a bind after which the contender has no place for the rest
@@ -35,6 +34,8 @@ async def measure(arena: Arena, cell: records.Cell, *, pods: int, label: str) ->
     contender = CONTENDERS[cell.contender].make(arena, workload)
     if workload.filled:
         await arena.fill(cell.nodes)
+    if workload.by_claims:
+        await arena.publish(cell.nodes)
     version = await arena.create_pods(() if workload.paced else workload.manifests(pods))
     first = []
 
@@ -91,13 +92,13 @@ async def _paced(arena: Arena, workload: Workload, observer: Observer, pods: int
     """Create pods at a fixed rate; the first one, which shows that the contender is running, does not count."""
     created: dict[str, float] = {}
     manifests = workload.manifests(pods)
-    await create_pod(arena.api, next(manifests))
+    await arena.create(next(manifests))
     await observer.wait_for(1, start=LONGEST_START, pause=LONGEST_PAUSE)
 
     async def create(number: int, begin: float) -> None:
         await anyio.sleep_until(begin + number / PACE)
         created[pod_name(number)] = time.perf_counter()
-        await create_pod(arena.api, workload.pod(number))
+        await arena.create(workload.pod(number))
 
     begin = anyio.current_time()
     async with anyio.create_task_group() as tasks:

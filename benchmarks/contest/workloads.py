@@ -37,6 +37,7 @@ class Workload:
         filled: whether every node is filled before with a pod of low priority.
         churn: whether bound pods are deleted, and nodes come and go, all the while.
         paced: whether pods arrive at a fixed rate, rather than all before the start.
+        by_claims: whether nodes publish their devices, and each pod has a claim on them.
         packed: whether kube-scheduler, too, must fill nodes one after the other to find room for the largest pods.
     """
 
@@ -47,6 +48,7 @@ class Workload:
     filled: bool = False
     churn: bool = False
     paced: bool = False
+    by_claims: bool = False
     packed: bool = False
 
     def count(self, pods: int) -> int:
@@ -108,6 +110,10 @@ def _in_a_group(number: int) -> Object:
     return pod
 
 
+def _by_claim(number: int) -> Object:
+    return _pod(number, neuron=0, resourceClaims=[{"name": "neurons", "resourceClaimName": pod_name(number)}])
+
+
 def _half_too_large(number: int) -> Object:
     return _pod(number, cpu="1" if number % 2 else "1000")
 
@@ -137,6 +143,8 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
     ),
     "groups": Workload(title="groups of three", pod=_in_a_group),
     "paced": Workload(title="arrivals at a fixed pace", pod=_pod, share=3, paced=True),
+    "claims": Workload(title="one device by claim", pod=_by_claim, by_claims=True),
+    "claims-paced": Workload(title="claims at a fixed pace", pod=_by_claim, share=3, paced=True, by_claims=True),
 }
 ALL_WORKLOADS_AT: Final = 5_000  # nodes
 EVERYWHERE: Final = ("one-shape", "mix", "unlike")  # measured with every number of nodes, and with the Binding loops
