@@ -45,10 +45,15 @@ def decoded_slice(line: bytes) -> ResourceSlice:
 
 @attrs.define(eq=False)
 class ByClaims:
-    """Turns nodes and pods by counts into such by claims."""
+    """
+    Turns nodes and pods by counts into such by claims.
 
-    claims: Claims = attrs.field(factory=Claims)
-    _nodes: int = 0
+    Attributes:
+        first: the number of the first node, which says where it is in the network.
+    """
+
+    first: int = 0
+    claims: Claims = attrs.field(factory=Claims, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._put(CLASSES, neuron_class())
@@ -59,8 +64,8 @@ class ByClaims:
 
     def node(self, node: Node) -> Node:
         """Return a node without counts, whose devices a driver publishes."""
-        self._nodes += 1
-        return self.publish(node, decoded_slice(encoded_slice(node.name, self._nodes)))
+        self.first += 1
+        return self.publish(node, decoded_slice(encoded_slice(node.name, self.first)))
 
     def publish(self, node: Node, found: ResourceSlice) -> Node:
         self.claims.put(found)

@@ -91,11 +91,11 @@ def prefer_balanced(view: View, pod: Pod, among: NodeSet) -> NodeSet:
 def balance_size_of(node: Node) -> Values:
     """Return a node's size as the only value, none for one without Neuron."""
     machine, amounts = machine_of(node), node.allocatable
-    return (
-        ()
-        if machine is None
-        else (Size(machine, _round_down(amounts.get(CPU, 0)), _round_down(amounts.get(MEMORY, 0))),)
-    )
+    if machine is None:
+        return ()
+    if machine.published is not None:
+        machine = machine.published.shape  # what else is published, such as places in the network, makes no other size
+    return (Size(machine, _round_down(amounts.get(CPU, 0)), _round_down(amounts.get(MEMORY, 0))),)
 
 
 def deltas_of(pod: Pod, request: NeuronRequest, size: Size) -> tuple[int, int]:

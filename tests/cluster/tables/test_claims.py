@@ -13,6 +13,7 @@ from neuron_scheduler.cluster.tables.claims import Claims
 from neuron_scheduler.model.devices import (
     NEURON_DRIVER,
     PROTECTION,
+    AttributeValue,
     ClaimAllocation,
     ClaimReference,
     Device,
@@ -36,7 +37,7 @@ from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, select_node
 from neuron_scheduler.scheduling.cycle.trial import take
 from neuron_scheduler.scheduling.groups.regions import room_of
-from neuron_scheduler.scheduling.plugins.silicon_balance import STEPS, SURPLUS_OF_CPU
+from neuron_scheduler.scheduling.plugins.silicon_balance import STEPS, SURPLUS_OF_CPU, balance_size_of
 from tests.support.builders import node, pod
 
 NEURON = DeviceClass("k", NEURON_DRIVER, (f'device.driver == "{NEURON_DRIVER}"',))
@@ -278,6 +279,22 @@ def test_other_drivers_devices_are_no_silicon(of: str, count: int, room: int) ->
     row = Cluster(claims=claims).put_node(node("n"))
     assert SURPLUS_OF_CPU(row) == STEPS + STEPS // 4
     assert list(room_of(claims.put_pod(claiming()))(row)) == [room]
+
+
+def test_the_size_of_a_node_is_not_its_place_in_the_network() -> None:
+    """A driver publishes that, too, and a decision looks at each size."""
+
+    def placed(where: str) -> Node:
+        attributes: dict[str, AttributeValue] = {
+            f"{NEURON_DRIVER}/deviceId": 0,
+            f"{NEURON_DRIVER}/networkNodeLayer3": where,
+        }
+        one = Device(NEURON_DRIVER, where.encode(), "d0", attributes, {})
+        return table(some_slice(one)).with_published(node("n"))
+
+    here, there = placed("nn-1"), placed("nn-2")
+    assert here.published is not there.published
+    assert balance_size_of(here) == balance_size_of(there)
 
 
 def test_a_change_of_a_claim_that_means_nothing_concerns_no_pod() -> None:
