@@ -225,7 +225,7 @@ def _arguments() -> Any:
     parser.add_argument("--times", nargs="+", choices=TIMES, default=list(TIMES))
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--pods", type=int, default=1_000)
-    parser.add_argument("--fillers", type=int, default=0, help="other pods on the nodes")
+    parser.add_argument("--fillers", type=int, default=0, help="other pods, a hundred on each of as many more nodes")
     return parser.parse_args()
 
 

@@ -40,7 +40,7 @@ KUBECTL: Final = Path(sys.executable).with_name("kubectl")
 
 @asynccontextmanager
 async def run_cluster(fillers: int = 0) -> AsyncIterator[ControlPlane]:
-    """Run a control plane with nodes, the manifests and other pods on the nodes until the block is left."""
+    """Run a control plane with nodes, the manifests and pods on other nodes until the block is left."""
     async with run_control_plane() as plane:
         admin = plane.kubeconfig(plane.folder / "admin.kubeconfig")
         for folder in ("manifests/lease-watch", "manifests/my-scheduler"):
@@ -49,15 +49,19 @@ async def run_cluster(fillers: int = 0) -> AsyncIterator[ControlPlane]:
         await rights.grant(plane.admin)
         await until(lambda: in_force(plane))
         plane.kubeconfig(_account(plane), token=await plane.token_for("kube-system", ACCOUNT))
-        nodes = (node_manifest(f"node-{number:03d}", INSTANCE_TYPE) for number in range(NODES))
-        await create_all(partial(create_node, plane.admin), nodes)
+        names = (*(f"node-{number:03d}" for number in range(NODES)), *{_node_of(number) for number in range(fillers)})
+        await create_all(partial(create_node, plane.admin), (node_manifest(name, INSTANCE_TYPE) for name in names))
         await plane.admin.post("/api/v1/namespaces", {"metadata": {"name": OTHERS}})
         await create_all(partial(_run, plane.admin), map(_filler, range(fillers)))
         yield plane
 
 
+def _node_of(number: int) -> str:
+    return f"other-{number // 100:04d}"
+
+
 def _filler(number: int) -> Object:
-    return pod_manifest(f"filler-{number:06d}", namespace=OTHERS, nodeName=f"node-{number % NODES:03d}")
+    return pod_manifest(f"filler-{number:06d}", namespace=OTHERS, nodeName=_node_of(number))
 
 
 async def _run(api: RestClient, manifest: Object) -> None:
