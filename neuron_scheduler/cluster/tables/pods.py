@@ -6,7 +6,6 @@ changes of pods; it is built again if the log has become longer than that postin
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 
 import attrs
 
@@ -93,8 +92,7 @@ class PodTable:
     The postings' keys are (namespace, label, value) and (namespace,); the values are uids.
     """
 
-    _pods: dict[str, Pod] = attrs.field(factory=dict)
-    _slots: dict[str, Slot] = attrs.field(factory=dict)
+    _pods: dict[str, tuple[Pod, Slot]] = attrs.field(factory=dict)
     _postings: dict[tuple[str, ...], dict[str, None]] = attrs.field(factory=dict)
     _namespaces: dict[str, None] = attrs.field(factory=dict)
     _counts: dict[PodQuery, _Count] = attrs.field(factory=dict)
@@ -108,11 +106,11 @@ class PodTable:
 
     def put(self, pod: Pod, slot: Slot) -> None:
         before = self._pods.get(pod.uid)
-        if before is not None and self._slots[pod.uid] == slot and _has_same_counts(before, pod):
-            self._pods[pod.uid] = pod
+        if before is not None and before[1] == slot and _has_same_counts(before[0], pod):
+            self._pods[pod.uid] = (pod, slot)
             return
         self.remove(pod.uid)
-        self._pods[pod.uid], self._slots[pod.uid] = pod, slot
+        self._pods[pod.uid] = (pod, slot)
         for key in _keys(pod):
             if self._own is not None and key not in self._own:
                 self._make_own(key)
@@ -121,13 +119,13 @@ class PodTable:
         self._record(slot, pod, 1)
 
     def remove(self, uid: str) -> None:
-        pod = self._pods.pop(uid, None)
-        if pod is not None:
-            self._unpost(pod)
-            self._record(self._slots.pop(uid), pod, -1)
+        before = self._pods.pop(uid, None)
+        if before is not None:
+            self._unpost(before[0])
+            self._record(before[1], before[0], -1)
 
     def renumber(self, new_slots: Mapping[Slot, Slot]) -> None:
-        self._slots = dict(zip(self._slots, map(new_slots.__getitem__, self._slots.values()), strict=True))
+        self._pods = {uid: (pod, new_slots[slot]) for uid, (pod, slot) in self._pods.items()}
         self._counts.clear()
         self._rollups.clear()
         self._log.skip()  # counts that are being prepared are of the old slots
@@ -186,12 +184,11 @@ class PodTable:
             yield from self._catch_up(definition, known, domains)
             return
         start, numbers = self._log.end, dict[Slot, int]()
-        uids = self._candidates(definition)
-        pods = zip(list(map(self._pods.__getitem__, uids)), list(map(self._slots.__getitem__, uids)), strict=True)
+        pods = [self._pods[uid] for uid in self._candidates(definition)]
         self._preparing += 1
         try:
-            for _ in range(0, len(uids), _AT_ONCE):
-                definition.count(islice(pods, _AT_ONCE), numbers)
+            for first in range(0, len(pods), _AT_ONCE):
+                definition.count(pods[first : first + _AT_ONCE], numbers)
                 yield
         finally:
             self._preparing -= 1
@@ -209,11 +206,7 @@ class PodTable:
         """Return an independent copy; a posting is copied when one of the two changes it, counts are built anew."""
         self._own = set()
         return PodTable(
-            pods=dict(self._pods),
-            slots=dict(self._slots),
-            postings=dict(self._postings),
-            namespaces=dict(self._namespaces),
-            own=set(),
+            pods=dict(self._pods), postings=dict(self._postings), namespaces=dict(self._namespaces), own=set()
         )
 
     def _make_own(self, key: tuple[str, ...]) -> None:
@@ -242,7 +235,7 @@ class PodTable:
 
     def _numbers(self, definition: PodQuery, candidates: Iterable[str]) -> dict[Slot, int]:
         numbers: dict[Slot, int] = {}
-        definition.count(((self._pods[uid], self._slots[uid]) for uid in candidates), numbers)
+        definition.count((self._pods[uid] for uid in candidates), numbers)
         return numbers
 
     def _to_build_from(self, definition: PodQuery, last_used: int | None) -> Collection[str] | None:
