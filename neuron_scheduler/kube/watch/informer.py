@@ -431,7 +431,7 @@ class Informer(Generic[T]):
         Each page is in order, the first object at its end; they are merged as they are handed over, because sorting all
         would block the event loop. So would freeing all at the end: most are as they were, and nobody keeps them.
         """
-        left, keys = dict[str, None](), iter(self._store.keys())
+        left, keys = dict[str, None](), self._store.keys()
         while some := dict.fromkeys(islice(keys, PAGE)):
             left |= some  # the garbage collector passes over a dictionary of texts, and would go through a copy
             await checkpoint()

@@ -5,8 +5,9 @@ It keeps the last good object of every key: a missed or unreadable deletion stil
 the object is deleted from it and reported as malformed in the same step. So a pod on a node becomes an unknown holder.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Generic, Protocol, TypeVar
 
 import attrs
@@ -96,9 +97,9 @@ class ObjectStore(Generic[T]):
         except Exception as error:  # noqa: BLE001 - as above
             self._log(key, error)
 
-    def keys(self) -> list[str]:
-        """Return the keys of all objects, readable or not."""
-        return [*self._objects, *self._malformed]
+    def keys(self) -> Iterator[str]:
+        """Yield the keys of all objects, readable or not, which must be the same until the end."""
+        return chain(self._objects, self._malformed)
 
     def _keep(self, key: str, value: T) -> None:
         old = self._objects.get(key)
