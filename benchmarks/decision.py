@@ -201,6 +201,8 @@ def filled(contestant: Contestant, fleet: Iterable[Node]) -> Contestant:
     dice = random.Random(1)
     for node in fleet:
         contestant.cluster.put_node(node)
+    gc.collect()
+    gc.freeze()
     contestant.warm_up("first of all", contestant.made(in_zone(-1, dice)))
     for number in range(contestant.nodes // 2):
         pending = contestant.made(in_zone(1_000_000 + number, dice))
