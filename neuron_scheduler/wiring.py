@@ -48,6 +48,7 @@ from neuron_scheduler.model.pod_group import Dialect
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import own_pods
 from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
+from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.scheduling.queue.queue_observer import QueueObserver
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.settings.config import Config
@@ -338,6 +339,9 @@ def _claim_binder(
         writer=ClaimWriter(client=client, timeout=config.bind_timeout),
         may_bind=may_bind,
         is_queued=lambda uid: uid in queue,
+        is_refused=lambda uid: (
+            (queued := queue.get(uid)) is not None and queued.place not in (Place.ACTIVE, Place.IN_FLIGHT)
+        ),
         reporter=attempts.reporter,
         clock=attempts.clock,
     )

@@ -35,8 +35,9 @@ SEEN_WITHIN: Final = 10.0
 """Seconds for the watch to show a write; after that the pod is queued again, and finds its devices."""
 _TRIES: Final = 4
 _LOOK: Final = 1.0
-_LOOKS_AT_ALL: Final = 15
+_LOOKS_AT_ALL: Final = 10
 _CLAIMS_A_STEP: Final = 256
+WAITING_FOR_CLAIM: Final = "WaitingForResourceClaim"
 IN_SILENCE: Final = 5.0
 """Seconds for which nothing is said of a claim that is missing: it is being created."""
 
@@ -50,7 +51,7 @@ class ClaimBinder:
 
     Attributes:
         tell: called with what has changed in the cluster memory.
-        is_queued: whether a pod, by its uid, waits in our queue; another scheduler may be about to bind any other pod.
+        is_refused: whether a pod, by its uid, waits in our queue, and is not about to be tried.
     """
 
     OBSERVES: ClassVar[Kinds] = (DevicesChanged, PodGone)
@@ -60,12 +61,13 @@ class ClaimBinder:
     writer: ClaimWriter
     may_bind: Callable[[], bool]
     is_queued: Callable[[str], bool]
+    is_refused: Callable[[str], bool]
     reporter: PodReporter
     clock: Callable[[], float]
     tell: Callable[[Iterable[Change]], object] = attrs.field(default=list, init=False)
     waiting: int = attrs.field(default=0, init=False)
     _useless: set[str] = attrs.field(factory=set, init=False)  # keys of claims whose devices are being taken back
-    _unused: set[str] = attrs.field(factory=set, init=False)  # keys of claims whose pods waited at the last look at all
+    _idle: set[str] = attrs.field(factory=set, init=False)  # keys of claims whose pods waited at the last look at all
     _since: dict[str, float] = attrs.field(factory=dict, init=False)  # when a pod was first seen to wait, by uid
     _locks: WeakValueDictionary[str, anyio.Lock] = attrs.field(factory=WeakValueDictionary, init=False)
     _changed: anyio.Event = attrs.field(factory=anyio.Event, init=False)
@@ -101,12 +103,11 @@ class ClaimBinder:
             await self._left.wait()
 
     async def _look_at_all(self) -> None:
-        """Take back devices that waiting pods had at the last look, too: their group may have fallen apart."""
-        before, self._unused = self._unused, set()
-        for number, key in enumerate(self.claims.allocated_claims()):
-            claim = self.claims.claims.get(key)
-            if claim is not None and claim.reserved_for and self._is_unused(claim):
-                self._unused.add(key)
+        """Find claims whose pods all waited at the last look, too; then a late watch has shown who was bound."""
+        before, self._idle = self._idle, set()
+        for number, key in enumerate([*self.claims.claims]):
+            if self._is_idle(key):
+                self._idle.add(key)
                 if key in before:
                     self._keep(key)
             if number % _CLAIMS_A_STEP == 0:
@@ -116,7 +117,7 @@ class ClaimBinder:
         """Take back what is still of no use until that is seen: a write without an answer may be carried out later."""
         for key in [*self._useless]:
             claim = self.claims.claims.get(key)
-            if claim is not None and claim.allocation is not None and not self._is_unused(claim):
+            if claim is not None and claim.allocation is not None and not self._is_idle(key):
                 self._useless.discard(key)
                 self._resolve(self.claims.release([key]))
             elif key in self._useless and self.may_bind():
@@ -137,21 +138,14 @@ class ClaimBinder:
                 await anyio.lowlevel.checkpoint()
             pod = self.claims.pod(uid)
             if pod is not None and now - self._since[uid] >= IN_SILENCE and self.may_bind():
-                self.reporter.report_claim_wait(pod, f"Waiting for a resource claim: {problem}.")
-                self.on_refused(pod)
+                self.reporter.report_wait(pod, f"Waiting for a resource claim: {problem}.", WAITING_FOR_CLAIM)
 
-    def on_refused(self, pod: Pod) -> None:
-        """Take back devices that no pod uses yet: their node refuses this one, or another of its claims is missing."""
-        for reference in pod.claims:
-            claim = self.claims.claims.get(f"{pod.namespace}/{reference.claim_name}")
-            if claim is not None and self._is_unused(claim):
-                self._keep(claim.key)
-
-    def _is_unused(self, claim: ResourceClaim) -> bool:
-        """Return whether a claim has devices, and all who may use them are pods of ours that wait."""
-        if claim.allocation is None or claim.reserved_for_others:
+    def _is_idle(self, key: str) -> bool:
+        """Return whether a claim has devices, and all its pods are ours and wait: their node may refuse them."""
+        claim, users = self.claims.claims.get(key), self.claims.users(key)
+        if claim is None or claim.allocation is None or claim.reserved_for_others or not users:
             return False
-        return all(map(self.is_queued, claim.reserved_for)) and self.claims.is_free(claim.key)
+        return all(map(self.is_refused, (*claim.reserved_for, *users)))
 
     def _keep(self, key: str) -> None:
         """Keep a claim from all pods until its devices are taken back."""
@@ -198,7 +192,7 @@ class ClaimBinder:
 
     async def _write(self, pod: Pod, write: ClaimWrite) -> BindOutcome | None:
         """Write one claim until it is seen as decided."""
-        problem = None
+        said = "is not seen as it was written"
         for _ in range(_TRIES):
             claim = self.claims.claims.get(write.claim.key)
             problem = self._problem(pod, write, claim)
@@ -207,13 +201,14 @@ class ClaimBinder:
             if claim.allocation is not None and pod.uid in claim.reserved_for:
                 return None
             result = await self._send(pod, claim, write)
-            if isinstance(result, ClaimFailed) and not result.is_stale:
-                problem = _refusal(f"claim {claim.name}: {result.message}")
-                if not result.is_open:
-                    return problem
-            elif not await self._wait_until_seen(claim, 0 if isinstance(result, ClaimFailed) else result):
+            if isinstance(result, ClaimFailed):
+                said = result.message
+                if not result.is_unsure:
+                    break
+                result = 0
+            if not await self._wait_until_seen(claim, result):
                 break
-        return problem or _refusal(f"claim {write.claim.name} is not seen as it was written")
+        return _refusal(f"claim {write.claim.name}: {said}")
 
     def _problem(self, pod: Pod, write: ClaimWrite, claim: ResourceClaim | None) -> BindOutcome | None:
         """Return why a claim cannot be written as decided any more; None if it can."""

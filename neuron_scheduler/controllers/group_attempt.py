@@ -147,8 +147,6 @@ class GroupAttempts:
             if not (is_kept or (gang.placed and self._takes_it_still(pod))):  # as when space was kept
                 mine = attrs.evolve(mine, nomination=self._keep_nothing(member))
             told = attrs.evolve(refused, preemption=mine.text)
-            if pod.devices and self.attempts.claims is not None:
-                self.attempts.claims.on_refused(pod)
             self.queue.put_back_refused(
                 member,
                 refused.plugins,
@@ -198,5 +196,5 @@ class GroupAttempts:
                     if self._keep_nothing(member) is CLEAR:
                         self.attempts.reporter.clear_nomination(pod)
                     if is_to_be_said:
-                        self.attempts.reporter.report_group_wait(pod, text)
+                        self.attempts.reporter.report_wait(pod, text)
                 yield

@@ -135,7 +135,7 @@ class PodAttempts:
     Attributes:
         profiles: by scheduler name.
         pod_list: no pod is refused or preempted while it is open, for what may only look full.
-        claims: is told of pods with claims that are decided or refused; None where claims are off.
+        claims: is told of pods with claims that are decided; None where claims are off.
         listeners: called in order with each pod and the decision about it, before that is assumed.
     """
 
@@ -251,8 +251,6 @@ class PodAttempts:
         pod, now = queued.pod, self.clock()
         if not self.queue.holds(queued):
             return  # gone, or bound by another scheduler, in the meantime
-        if pod.devices and self.claims is not None:
-            self.claims.on_refused(pod)
         if self.cluster.has_turn(pod.uid):
             refused = attrs.evolve(refused, turn=turn_text(self.cluster, pod))
         self.queue.put_back_refused(

@@ -29,7 +29,6 @@ from neuron_scheduler.telemetry.line_formats import printable
 
 REPEATED_PAUSE: Final = 300.0  # seconds between Events with the same message
 WAITING_FOR_GROUP: Final = "WaitingForGroup"
-WAITING_FOR_CLAIM: Final = "WaitingForResourceClaim"
 """Reason of the condition and the Event of a pod whose group has too few members."""
 OBSERVED_AT_ONCE: Final = 200
 """Events about bound pods with a problem; above this rate they are only in the log and the metrics."""
@@ -82,25 +81,14 @@ class PodReporter:
         """Report that an attempt ended in an error and is repeated; the pod loses its nomination."""
         self._report_refusal(pod, message, SCHEDULER_ERROR, CLEAR if pod.nominated_node_name else KEEP)
 
-    def report_group_wait(self, pod: Pod, message: str) -> None:
-        """Report, if it is news, that too few members of the pod's group exist."""
-        if self._is_news_of_wait(pod, WAITING_FOR_GROUP, message):
-            note = printable(message)
-            self.recorder.record(pod, type="Normal", reason=WAITING_FOR_GROUP, action="Scheduling", note=note)
-
-    def report_claim_wait(self, pod: Pod, message: str) -> None:
-        """Report, if it is news, which claim a pod waits for."""
-        if self._is_news_of_wait(pod, WAITING_FOR_CLAIM, message):
-            note = printable(message)
-            self.recorder.record(pod, type="Normal", reason=WAITING_FOR_CLAIM, action="Scheduling", note=note)
-
-    def _is_news_of_wait(self, pod: Pod, reason: str, message: str) -> bool:
-        """Set the condition, with which no autoscaler buys, if it is news; return whether an Event is due."""
+    def report_wait(self, pod: Pod, message: str, reason: str = WAITING_FOR_GROUP) -> None:
+        """Report, if it is news, for whom or what a pod waits before it is tried; no autoscaler is to buy for it."""
         message, last = printable(message), self.conditions.last(pod)
         if last is not None and last.message == message:
-            return False
+            return
         self.conditions.set(pod, reason=reason, message=message)
-        return self._note_if_news(pod, reason, message)
+        if self._note_if_news(pod, reason, message):
+            self.recorder.record(pod, type="Normal", reason=reason, action="Scheduling", note=message)
 
     def report_preemption(self, victim: Pod, preemptor: Pod, node_name: str) -> None:
         note = f"Preempted by pod {preemptor.uid} on node {node_name}"

@@ -325,16 +325,9 @@ class Claims:
             self._writing.pop(key, None)
         return [user for key in keys for user in self._users.get(key, ())]
 
-    def is_free(self, key: str) -> bool:
-        """Return whether no pod uses a claim, or is about to."""
-        users = self._users.get(key, ())
-        return not self._writing.get(key) and not any(
-            self._pods[uid].node_name or uid in self._decided for uid in users
-        )
-
-    def allocated_claims(self) -> list[str]:
-        """Return the keys of the claims that have devices."""
-        return [*self._allocated_at]
+    def users(self, key: str) -> Collection[str]:
+        """Return the pods that refer to a claim."""
+        return self._users.get(key, ())
 
     def withdraw(self, uid: str) -> None:
         """Note that a pod is not being bound any more."""

@@ -44,14 +44,9 @@ class ClaimFailed:
     status: int = 0
 
     @property
-    def is_stale(self) -> bool:
-        """Whether somebody else has changed the claim since."""
-        return self.status == _CONFLICT
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the write may have been carried out, or may be carried out later."""
-        return not 0 < self.status < _ERROR
+    def is_unsure(self) -> bool:
+        """Whether the watch will tell: somebody has changed the claim, or the write may be carried out, even later."""
+        return self.status == _CONFLICT or not 0 < self.status < _ERROR
 
 
 @attrs.define(eq=False, kw_only=True)

@@ -88,20 +88,20 @@ async def test_a_finalizer_is_put_where_no_patch_passes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("got", "is_stale", "is_open"),
+    ("got", "is_unsure"),
     [
-        (refuse(409, "Conflict"), True, False),
-        (refuse(403, "Forbidden"), False, False),
-        (refuse(500, "InternalError"), False, True),
-        (answer("a page", status=409), False, True),
-        (reset, False, True),
-        (answer({}), False, True),
+        (refuse(409, "Conflict"), True),
+        (refuse(403, "Forbidden"), False),
+        (refuse(500, "InternalError"), True),
+        (answer("a page", status=409), True),
+        (reset, True),
+        (answer({}), True),
     ],
     ids=["stale", "no rights", "an error of etcd", "a proxy's page", "no answer", "an answer that is none"],
 )
-async def test_what_a_failure_says(got: Answer, is_stale: bool, is_open: bool) -> None:
+async def test_what_a_failure_says(got: Answer, is_unsure: bool) -> None:
     """Only a Status of the API server is believed."""
     async with scripted(got) as (_, client):
         failed = await writer_of(client).take_back(CLAIM)
     assert isinstance(failed, ClaimFailed)
-    assert (failed.is_stale, failed.is_open) == (is_stale, is_open)
+    assert failed.is_unsure == is_unsure

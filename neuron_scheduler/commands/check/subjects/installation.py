@@ -198,8 +198,8 @@ def _of_the_account(snapshot: Snapshot) -> Iterator[Finding]:
         return
     lacking = [right for right, allowed in rights.items() if not allowed]
     optional = [right for right in lacking if "podgroups" in right]
-    of_claims = [right for right in lacking if right.endswith(".resource.k8s.io")]
-    missing = [right for right in lacking if right not in (*optional, *of_claims)]
+    missing = [right for right in lacking if right not in optional]
+    of_claims = f". {commands.ADD_CLAIMS}" if any(right.endswith(".resource.k8s.io") for right in missing) else ""
     if optional:
         yield warning(
             "pod-groups-unread",
@@ -207,23 +207,15 @@ def _of_the_account(snapshot: Snapshot) -> Iterator[Finding]:
             objects=optional,
             command=commands.apply(snapshot),
         )
-    if of_claims:
-        yield error(
-            "claims-lack-rights",
-            f"The ServiceAccount {account} lacks {count_text(len(of_claims), 'right')} that claims need",
-            objects=of_claims,
-            advice=f"The scheduler does not start without them. {commands.ADD_CLAIMS}",
-            command=commands.apply(snapshot),
-        )
     if missing:
         yield error(
             "account-lacks-rights",
             f"The ServiceAccount {account} lacks {len(missing)} of {count_text(len(rights), 'right')}",
             objects=missing,
-            advice="The scheduler does not start without them",
+            advice=f"The scheduler does not start without them{of_claims}",
             command=commands.apply(snapshot),
         )
-    elif rights and not (optional or of_claims):
+    elif rights and not optional:
         yield ok("account-rights", f"The ServiceAccount {account} has all {len(rights)} rights that it needs")
     elif not rights:
         yield note(

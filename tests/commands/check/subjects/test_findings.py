@@ -100,12 +100,10 @@ CASES: Final[dict[str, Snapshot]] = {
     "device-plugin-built-in": with_node(node("auto", "trn1.32xlarge", labels=dict([AUTO_MODE]))),
     "device-plugin-may-not-write": sick(daemon_sets=(plugin(account="openshift-plugin"),)),
     # claims
-    "claims-lack-rights": sick(rights={"list pods": True, "update resourceclaims/binding.resource.k8s.io": False}),
     "claims-unknown": sick(publishing=FORBIDDEN),
     "claims-off": sick(publishing=frozenset({"trn2-dra"})),
     "nodes-with-counts-and-claims": sick(publishing=frozenset({"trn1-a"})),
     "claims-of-other-schedulers": attrs.evolve(CLAIMING, cluster=cluster_of([node("trn1-a")], [HOLDER])),
-    "claims-policy-left": sick(policies={**POLICIES, CLAIMS: {}}),
     # installation
     "installation-unknown": sick(deployments=FORBIDDEN),
     "not-installed": BEFORE,
