@@ -48,7 +48,6 @@ from neuron_scheduler.model.pod_group import Dialect
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import own_pods
 from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
-from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.scheduling.queue.queue_observer import QueueObserver
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.settings.config import Config
@@ -331,17 +330,14 @@ def _claim_binder(
     from neuron_scheduler.controllers.claim_binder import ClaimBinder
     from neuron_scheduler.kube.writes.claim_writer import ClaimWriter
 
-    cluster, queue = attempts.cluster, attempts.queue
+    cluster = attempts.cluster
     cluster.claims = Claims()
     claims = binding_cycle.claims = ClaimBinder(
         cluster=cluster,
         claims=cluster.claims,
         writer=ClaimWriter(client=client, timeout=config.bind_timeout),
         may_bind=may_bind,
-        is_queued=lambda uid: uid in queue,
-        is_refused=lambda uid: (
-            (queued := queue.get(uid)) is not None and queued.place not in (Place.ACTIVE, Place.IN_FLIGHT)
-        ),
+        queue=attempts.queue,
         reporter=attempts.reporter,
         clock=attempts.clock,
     )

@@ -19,7 +19,7 @@ import anyio
 import anyio.lowlevel
 import attrs
 
-from neuron_scheduler.cluster.changes import Change, DevicesChanged, Kinds, PodGone
+from neuron_scheduler.cluster.changes import Change, DevicesChanged, Kinds
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.fold import resolve_pods
 from neuron_scheduler.cluster.tables.claims import Claims
@@ -28,6 +28,8 @@ from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Gone, Refus
 from neuron_scheduler.kube.writes.claim_writer import ClaimFailed, ClaimWriter
 from neuron_scheduler.model.devices import ClaimWrite, ResourceClaim
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.scheduling.queue.places import Place
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.telemetry import logs
 
 PREFIX: Final = 'running PreBind plugin "DynamicResources": '
@@ -51,35 +53,32 @@ class ClaimBinder:
 
     Attributes:
         tell: called with what has changed in the cluster memory.
-        is_refused: whether a pod, by its uid, waits in our queue, and is not about to be tried.
     """
 
-    OBSERVES: ClassVar[Kinds] = (DevicesChanged, PodGone)
+    OBSERVES: ClassVar[Kinds] = (DevicesChanged,)
 
     cluster: Cluster
     claims: Claims
     writer: ClaimWriter
     may_bind: Callable[[], bool]
-    is_queued: Callable[[str], bool]
-    is_refused: Callable[[str], bool]
+    queue: SchedulingQueue
     reporter: PodReporter
     clock: Callable[[], float]
     tell: Callable[[Iterable[Change]], object] = attrs.field(default=list, init=False)
-    waiting: int = attrs.field(default=0, init=False)
     _useless: set[str] = attrs.field(factory=set, init=False)  # keys of claims whose devices are being taken back
     _idle: set[str] = attrs.field(factory=set, init=False)  # keys of claims whose pods waited at the last look at all
     _since: dict[str, float] = attrs.field(factory=dict, init=False)  # when a pod was first seen to wait, by uid
     _locks: WeakValueDictionary[str, anyio.Lock] = attrs.field(factory=WeakValueDictionary, init=False)
     _changed: anyio.Event = attrs.field(factory=anyio.Event, init=False)
-    _left: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
     def observe(self, change: Change) -> None:
-        self._left.set()
-        if self.waiting:
-            self._changed.set()
-            self._changed = anyio.Event()
+        self._wake()
         if isinstance(change, DevicesChanged) and change.claim in self._useless:
             self._look_at(change.claim)
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
 
     async def run(self) -> None:
         """Tell owners which claims are missing, and take back what is of no use, from time to time."""
@@ -87,7 +86,7 @@ class ClaimBinder:
             tasks.start_soon(self._resolve_rest)
             for number in count():
                 await anyio.sleep(_LOOK)
-                self._left.set()
+                self._wake()
                 await self._report_missing()
                 await self._take_back_useless()
                 if number % _LOOKS_AT_ALL == 0:
@@ -99,8 +98,17 @@ class ClaimBinder:
             while self.claims.unresolved:
                 self._resolve(())
                 await anyio.lowlevel.checkpoint()
-            self._left = anyio.Event()
-            await self._left.wait()
+            await self._changed.wait()
+
+    async def _take_back_useless(self) -> None:
+        """Take back what is still of no use until that is seen: a write without an answer may be carried out later."""
+        for key in [*self._useless]:
+            claim = self.claims.claims.get(key)
+            if claim is not None and claim.allocation is not None and not self._is_idle(key):
+                self._useless.discard(key)
+                self._resolve(self.claims.release([key]))
+            elif key in self._useless and self.may_bind():
+                await self._take_back(key)
 
     async def _look_at_all(self) -> None:
         """Find claims whose pods all waited at the last look, too; then a late watch has shown who was bound."""
@@ -112,16 +120,6 @@ class ClaimBinder:
                     self._keep(key)
             if number % _CLAIMS_A_STEP == 0:
                 await anyio.lowlevel.checkpoint()
-
-    async def _take_back_useless(self) -> None:
-        """Take back what is still of no use until that is seen: a write without an answer may be carried out later."""
-        for key in [*self._useless]:
-            claim = self.claims.claims.get(key)
-            if claim is not None and claim.allocation is not None and not self._is_idle(key):
-                self._useless.discard(key)
-                self._resolve(self.claims.release([key]))
-            elif key in self._useless and self.may_bind():
-                await self._take_back(key)
 
     def _look_at(self, key: str) -> None:
         """Let pods use a claim again once it has no devices."""
@@ -136,16 +134,17 @@ class ClaimBinder:
         for number, (uid, problem) in enumerate([*waiting.items()]):
             if number % _CLAIMS_A_STEP == 0:
                 await anyio.lowlevel.checkpoint()
-            pod = self.claims.pod(uid)
+            pod = self.claims.pods.get(uid)
             if pod is not None and now - self._since[uid] >= IN_SILENCE and self.may_bind():
-                self.reporter.report_wait(pod, f"Waiting for a resource claim: {problem}.", WAITING_FOR_CLAIM)
+                self.reporter.report_wait(pod, WAITING_FOR_CLAIM, f"Waiting for a resource claim: {problem}.")
 
     def _is_idle(self, key: str) -> bool:
         """Return whether a claim has devices, and all its pods are ours and wait: their node may refuse them."""
-        claim, users = self.claims.claims.get(key), self.claims.users(key)
+        claim, users = self.claims.claims.get(key), self.claims.users.get(key, ())
         if claim is None or claim.allocation is None or claim.reserved_for_others or not users:
             return False
-        return all(map(self.is_refused, (*claim.reserved_for, *users)))
+        queued = map(self.queue.get, (*claim.reserved_for, *users))
+        return all(each is not None and each.place not in (Place.ACTIVE, Place.IN_FLIGHT) for each in queued)
 
     def _keep(self, key: str) -> None:
         """Keep a claim from all pods until its devices are taken back."""
@@ -187,8 +186,8 @@ class ClaimBinder:
         self._resolve([pod.uid, *self.claims.end_writing(pod.uid)])
 
     def _resolve(self, uids: Iterable[str]) -> None:
-        self.tell([*resolve_pods(self.cluster, [uid for uid in uids if self.is_queued(uid)])])
-        self._left.set()
+        self.tell([*resolve_pods(self.cluster, [uid for uid in uids if uid in self.queue])])
+        self._wake()
 
     async def _write(self, pod: Pod, write: ClaimWrite) -> BindOutcome | None:
         """Write one claim until it is seen as decided."""
@@ -232,17 +231,13 @@ class ClaimBinder:
 
     async def _wait_until_seen(self, claim: ResourceClaim, version: int) -> bool:
         """Wait until the watch shows this version of a claim, or a newer state than the one that was too old."""
+        least = max(version, int(claim.resource_version) + 1)
         with anyio.move_on_after(SEEN_WITHIN):
-            self.waiting += 1
-            try:
-                while True:
-                    now = self.claims.claims.get(claim.key)
-                    least = max(version, int(claim.resource_version) + 1)
-                    if now is None or int(now.resource_version) >= least:
-                        return True
-                    await self._changed.wait()
-            finally:
-                self.waiting -= 1
+            while True:
+                now = self.claims.claims.get(claim.key)
+                if now is None or int(now.resource_version) >= least:
+                    return True
+                await self._changed.wait()
         return False
 
     async def _take_back(self, key: str) -> None:

@@ -33,6 +33,8 @@ from neuron_scheduler.steps import Pause, run_in_turns
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.line_formats import printable
 
+WAITING_FOR_GROUP: Final = "WaitingForGroup"
+"""Reason of the condition and the Event of a pod whose group has too few members."""
 NO_ROOM: Final = "Unable to schedule pod group; too few members fit at once; waiting"
 LOOK_AT_GROUPS: Final = 1.0
 """Seconds between two looks at the groups that have too few members."""
@@ -196,5 +198,5 @@ class GroupAttempts:
                     if self._keep_nothing(member) is CLEAR:
                         self.attempts.reporter.clear_nomination(pod)
                     if is_to_be_said:
-                        self.attempts.reporter.report_wait(pod, text)
+                        self.attempts.reporter.report_wait(pod, WAITING_FOR_GROUP, text)
                 yield

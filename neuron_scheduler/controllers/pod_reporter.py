@@ -28,8 +28,6 @@ from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.telemetry.line_formats import printable
 
 REPEATED_PAUSE: Final = 300.0  # seconds between Events with the same message
-WAITING_FOR_GROUP: Final = "WaitingForGroup"
-"""Reason of the condition and the Event of a pod whose group has too few members."""
 OBSERVED_AT_ONCE: Final = 200
 """Events about bound pods with a problem; above this rate they are only in the log and the metrics."""
 OBSERVED_PER_SECOND: Final = 2.0
@@ -81,7 +79,7 @@ class PodReporter:
         """Report that an attempt ended in an error and is repeated; the pod loses its nomination."""
         self._report_refusal(pod, message, SCHEDULER_ERROR, CLEAR if pod.nominated_node_name else KEEP)
 
-    def report_wait(self, pod: Pod, message: str, reason: str = WAITING_FOR_GROUP) -> None:
+    def report_wait(self, pod: Pod, reason: str, message: str) -> None:
         """Report, if it is news, for whom or what a pod waits before it is tried; no autoscaler is to buy for it."""
         message, last = printable(message), self.conditions.last(pod)
         if last is not None and last.message == message:

@@ -177,7 +177,7 @@ class World:
             self._resolve([uid, *self.claims.end_writing(uid)])
 
     def _resolve(self, uids: Iterable[str]) -> None:
-        for raw in map(self.claims.pod, uids):
+        for raw in map(self.claims.pods.get, uids):
             if raw is not None:
                 self.told[raw.uid] = self.claims.resolve(raw)
 

@@ -79,7 +79,7 @@ class Jobs(World):
         """Return the names of the pods that are bound."""
         return {name for name, told in self.reports if told in {row.node.name for row in self.cluster.view.rows()}}
 
-    def report_wait(self, pod: Pod, message: str) -> None:
+    def report_wait(self, pod: Pod, _: str, message: str) -> None:
         """Remember it, if it is not what was said last of the pod."""
         if dict(self.reports).get(pod.name) != message:
             self.reports.append((pod.name, message))

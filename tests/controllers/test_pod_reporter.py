@@ -186,7 +186,9 @@ def test_what_is_said_about_a_machine(reports: Reports, reporter: PodReporter) -
 def test_a_pod_that_waits_for_its_group_is_not_called_unschedulable(reporter: PodReporter, reports: Reports) -> None:
     """No autoscaler buys for it; there is one Event, though the number of members changes."""
     for count in (2, 3):
-        reporter.report_wait(pod("p"), f"Waiting for group default/train: {count} of 4 members exist. ...")
+        reporter.report_wait(
+            pod("p"), "WaitingForGroup", f"Waiting for group default/train: {count} of 4 members exist. ..."
+        )
     assert [what for what, _ in reports.conditions] == ["p: WaitingForGroup"] * 2
     assert reports.conditions[-1][1].startswith("Waiting for group default/train: 3 of 4")
     assert [what for what, _ in reports.events] == ["p: WaitingForGroup"]
@@ -198,11 +200,11 @@ def test_what_is_said_of_a_group_is_said_again_only_after_something_else(
     """The group is looked at every second; a member that was refused in between says that it waits for the others."""
     text = "Waiting for group default/train: 3 of 4 members exist. ..."
     for _ in range(3):
-        reporter.report_wait(pod("p"), text)
+        reporter.report_wait(pod("p"), "WaitingForGroup", text)
         reports.now += 1000.0
     assert (len(reports.conditions), len(reports.events)) == (1, 1)
     reporter.report_unschedulable(
         pod("p"), "Group default/train needs room for 4 pods at once; 3 fit.", new_node_cannot_help=False
     )
-    reporter.report_wait(pod("p"), text)
+    reporter.report_wait(pod("p"), "WaitingForGroup", text)
     assert reports.conditions[-1] == ("p: WaitingForGroup", text)

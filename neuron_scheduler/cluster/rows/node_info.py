@@ -83,11 +83,8 @@ def neuron_usage_with(
 
 
 def _holds_several_units(pod_info: PodInfo, machine: Machine) -> bool:
-    request, cores = pod_info.pod.neuron, pod_info.cores or NO_CORES
-    if machine.published is not None:  # a pod on a node asks for nothing more by claims
-        several = (cores & machine.all_cores).bit_count() > 1
-    else:
-        several = request is not None and request.total > 1
+    request, cores = pod_info.pod.neuron, (pod_info.cores or NO_CORES) & machine.all_cores
+    several = cores.bit_count() > 1 if request is None else request.total > 1  # by claims, it asks for no more
     return several and cores != machine.all_cores
 
 
@@ -197,6 +194,10 @@ class NodeInfo:
         """Return the other pods that claim a core that this pod claims, too."""
         cores = (self.pod_infos[uid].cores or NO_CORES) & self.neuron_usage.double_booked
         return tuple(p.pod for other, p in self.pod_infos.items() if other != uid and (p.cores or NO_CORES) & cores)
+
+    def without_claimed(self, cores: CoreMask) -> "NodeInfo":
+        """Return the row as if claims had given these cores back."""
+        return with_claimed(self, attrs.evolve(self.claimed, alone=self.claimed.alone & ~cores))
 
     def without_lower_priority(self, priority: int) -> "NodeInfo":
         """Return the row without the pods of lower priority; computed once for a row and a priority."""

@@ -72,11 +72,15 @@ class Claims:
 
     Attributes:
         claims: by key.
+        pods: those that refer to claims, by uid, as they were read.
+        users: the uids of the pods that refer to a claim, by its key.
         waiting: why a pod is gated, by its uid.
         unresolved: the uids of pods whose claims mean something else now; a tenant may have any number of them.
     """
 
     claims: dict[str, ResourceClaim] = attrs.field(factory=dict)
+    pods: dict[str, Pod] = attrs.field(factory=dict)
+    users: dict[str, dict[str, None]] = attrs.field(factory=dict)
     waiting: dict[str, str] = attrs.field(factory=dict)
     unresolved: dict[str, None] = attrs.field(factory=dict)
     _classes: dict[str, DeviceClass] = attrs.field(factory=dict)
@@ -86,8 +90,6 @@ class Claims:
     _pools_on: dict[str, Counter[_Pool]] = attrs.field(factory=dict)
     _allocated_in: dict[_Pool, dict[str, ResourceClaim]] = attrs.field(factory=dict)
     _allocated_at: dict[str, int] = attrs.field(factory=dict)
-    _pods: dict[str, Pod] = attrs.field(factory=dict)
-    _users: dict[str, dict[str, None]] = attrs.field(factory=dict)
     _members: Counter[tuple[str, GroupKey]] = attrs.field(factory=Counter)  # how many pods of a group use a claim
     _decided: dict[str, Pod] = attrs.field(factory=dict)
     _writing: dict[str, str] = attrs.field(factory=dict)
@@ -105,9 +107,8 @@ class Claims:
                 self._classes[new.name] = new
                 return ClaimEffects(pods=self._pending_pods())
             case DeviceTaintRule():
-                before = self._take_out_rule(new.name)
-                self._rules[new.name] = new
-                return ClaimEffects(published=frozenset({*before, *self._nodes_under(new)}))
+                rules, self._rules[new.name] = (self._rules.get(new.name, new), new), new
+                return ClaimEffects(published=frozenset(node for rule in rules for node in self._nodes_under(rule)))
             case ResourceClaim():
                 return self._put_claim(new)
 
@@ -119,12 +120,12 @@ class Claims:
                 self._classes.pop(old.name, None)
                 return ClaimEffects(pods=self._pending_pods())
             case DeviceTaintRule():
-                return ClaimEffects(published=frozenset(self._take_out_rule(old.name)))
+                return ClaimEffects(published=frozenset(self._nodes_under(self._rules.pop(old.name, old))))
             case ResourceClaim():
                 held = self._put_claim(attrs.evolve(old, allocation=None)).held
                 del self.claims[old.key]
                 self._writing.pop(old.key, None)
-                return ClaimEffects(held=held, pods=tuple(self._users.get(old.key, ())))
+                return ClaimEffects(held=held, pods=tuple(self.users.get(old.key, ())))
 
     def _take_out_slice(self, name: str) -> Iterable[str]:
         """Take a slice out, and return the nodes of its pool: the others of its slices may count, or not, for that."""
@@ -140,10 +141,6 @@ class Claims:
         if not self._pools_on[old.node_name]:
             del self._pools_on[old.node_name]
         return nodes
-
-    def _take_out_rule(self, name: str) -> Iterable[str]:
-        old = self._rules.pop(name, None)
-        return () if old is None else self._nodes_under(old)
 
     def _nodes_under(self, rule: DeviceTaintRule) -> Iterator[str]:
         for driver, name in self._pools:
@@ -169,7 +166,7 @@ class Claims:
             same = attrs.evolve(new, resource_version=old.resource_version, reserved_for=old.reserved_for)
             if same == old:
                 return ClaimEffects()  # one user more, or a label
-        return ClaimEffects(held=frozenset(held), pods=tuple(self._users.get(new.key, ())))
+        return ClaimEffects(held=frozenset(held), pods=tuple(self.users.get(new.key, ())))
 
     def _pools_of(self, claim: ResourceClaim | None) -> Iterable[_Pool]:
         devices = () if claim is None or claim.allocation is None else claim.allocation.devices
@@ -180,7 +177,7 @@ class Claims:
             yield from self._nodes_of_pool(pool)
 
     def _pending_pods(self) -> tuple[str, ...]:
-        return tuple(uid for uid, pod in self._pods.items() if not pod.node_name)
+        return tuple(uid for uid, pod in self.pods.items() if not pod.node_name)
 
     # What a node has.
 
@@ -260,16 +257,16 @@ class Claims:
             yield from bits_of(node.published.bits_of(devices, node.name))
 
     def _is_in_use(self, key: str) -> bool:
-        return any(self._pods[uid].node_name for uid in self._users.get(key, ()))
+        return any(self.pods[uid].node_name for uid in self.users.get(key, ()))
 
     # What a pod asks for.
 
     def put_pod(self, raw: Pod) -> Pod:
         """Take in a pod that refers to claims, as it was read, and return what it asks for."""
         self._take_out_pod(raw.uid)
-        self._pods[raw.uid] = raw
+        self.pods[raw.uid] = raw
         for key in _keys_of(raw):
-            self._users.setdefault(key, {})[raw.uid] = None
+            self.users.setdefault(key, {})[raw.uid] = None
             if raw.group is not None:
                 self._members[key, raw.group.key] += 1
         if raw.node_name:
@@ -281,20 +278,16 @@ class Claims:
         self._decided.pop(uid, None)
 
     def _take_out_pod(self, uid: str) -> None:
-        raw = self._pods.pop(uid, None)
+        raw = self.pods.pop(uid, None)
         for key in () if raw is None else _keys_of(raw):
-            del self._users[key][uid]
-            if not self._users[key]:
-                del self._users[key]
+            del self.users[key][uid]
+            if not self.users[key]:
+                del self.users[key]
             if raw is not None and raw.group is not None:
                 self._members[key, raw.group.key] -= 1
                 if not self._members[key, raw.group.key]:
                     del self._members[key, raw.group.key]
         self.waiting.pop(uid, None)
-
-    def pod(self, uid: str) -> Pod | None:
-        """Return a pod that refers to claims as it was read."""
-        return self._pods.get(uid)
 
     def take_unresolved(self, uids: Iterable[str]) -> list[Pod]:
         """Return the next pods that are to be resolved, of these first; a few, for it takes a while for each."""
@@ -302,7 +295,7 @@ class Claims:
             self.unresolved.pop(uid, None)
             self.unresolved[uid] = None
         taken = [self.unresolved.popitem()[0] for _ in range(min(_AT_ONCE, len(self.unresolved)))]
-        return [self._pods[uid] for uid in taken if uid in self._pods]
+        return [self.pods[uid] for uid in taken if uid in self.pods]
 
     def decide(self, pod: Pod, keys: Collection[str]) -> list[str]:
         """Note that a pod keeps what was decided, and that claims are being written for it; return as `keep`."""
@@ -317,17 +310,13 @@ class Claims:
     def keep(self, keys: Collection[str], uid: str = "") -> list[str]:
         """Note that claims are one pod's only, or no pod's, until they are released; return who may want them."""
         self._writing.update(dict.fromkeys(keys, uid))
-        return [user for key in keys for user in self._users.get(key, ()) if user != uid]
+        return [user for key in keys for user in self.users.get(key, ()) if user != uid]
 
     def release(self, keys: Collection[str]) -> list[str]:
         """Note that claims are any pod's again; return as `keep`."""
         for key in keys:
             self._writing.pop(key, None)
-        return [user for key in keys for user in self._users.get(key, ())]
-
-    def users(self, key: str) -> Collection[str]:
-        """Return the pods that refer to a claim."""
-        return self._users.get(key, ())
+        return [user for key in keys for user in self.users.get(key, ())]
 
     def withdraw(self, uid: str) -> None:
         """Note that a pod is not being bound any more."""
@@ -434,18 +423,16 @@ class Claims:
         total = self._largest if is_open else sum(each.count for each in neuron)
         return NeuronRequest(Unit.DEVICE, (total,), total, resource=NEURON_CLAIMS, wanted=wanted)
 
-    def plan(
-        self, pod: Pod, node_name: str, published: DeviceSet | None, sets: Sequence[int]
-    ) -> tuple[ClaimWrite, ...]:
+    def plan(self, pod: Pod, node: Node, sets: Sequence[int]) -> tuple[ClaimWrite, ...]:
         """Return what is to be written to a pod's claims, whose requests get these sets of a node's devices."""
         results = defaultdict[int, list[tuple[DeviceRequest, DeviceKey]]](list)
         wanted = None if pod.neuron is None else pod.neuron.wanted
-        if published is not None and wanted is not None:
+        if node.published is not None and wanted is not None:
             for request, chosen in zip(wanted.requests, sets, strict=True):
-                results[request.claim] += [(request, key) for key in published.keys_of((chosen,), node_name)]
+                results[request.claim] += [(request, key) for key in node.published.keys_of((chosen,), node.name)]
         claims, _ = self._claims_of(pod)
         numbers = {each.key: number for number, each in enumerate(each for each in claims if each.allocation is None)}
-        return tuple(ClaimWrite(each, node_name, tuple(results[numbers.get(each.key, -1)])) for each in claims)
+        return tuple(ClaimWrite(each, node.name, tuple(results[numbers.get(each.key, -1)])) for each in claims)
 
 
 def _keys_of(raw: Pod) -> dict[str, None]:

@@ -187,7 +187,8 @@ class _Chooser:
     def _disjoint(self, masks: Sequence[int], requests: Sequence[int] | None = None) -> list[int] | None:
         """Return any disjoint sets of some requests, or of all; each place finds a device along an augmenting path."""
         among = range(len(masks)) if requests is None else requests
-        places = [number for number in among for _ in range(self._count(self.demands[number]))]
+        counts = [demand.count or demand.matching.bit_count() for demand in self.demands]
+        places = [number for number in among for _ in range(counts[number])]
         taken = dict[int, int]()  # the place, by device
         for place in range(len(places)):
             if not self._augment(place, places, masks, taken, set()):
@@ -196,9 +197,6 @@ class _Chooser:
         for bit, place in taken.items():
             sets[places[place]] |= 1 << bit
         return sets
-
-    def _count(self, demand: DeviceDemand) -> int:
-        return demand.count or demand.matching.bit_count()
 
     def _augment(
         self, place: int, places: Sequence[int], masks: Sequence[int], taken: dict[int, int], seen: set[int]

@@ -20,6 +20,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NodeSet, less
 from neuron_scheduler.cluster.view import View
+from neuron_scheduler.model.devices import NO_CLASS
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_DEVICE, NEURON_DEVICE_ALIAS, NEURON_NAMES
 from neuron_scheduler.model.wording import clip, count_text
@@ -229,7 +230,7 @@ def _refused_pod(cluster: Cluster, refusal: PodRefusal) -> FitError:
         nodes=cluster.view.node_count,
         plugins=frozenset((refusal.plugin,)),
         pod_reason=refusal.reason,
-        new_node_cannot_help=not refusal.is_awaited,
+        new_node_cannot_help=not refusal.reason.endswith(NO_CLASS),
         cause=cause_of_pod(refusal),
     )
 

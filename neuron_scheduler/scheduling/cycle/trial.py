@@ -127,7 +127,7 @@ def _plan_claims(cluster: Cluster, pod: Pod, decision: Decision) -> tuple[ClaimW
     row, sets = cluster.node(decision.node_name), () if decision.placement is None else decision.placement.sets
     if cluster.claims is None or row is None:
         return ()
-    return cluster.claims.plan(pod, decision.node_name, row.node.published, sets)
+    return cluster.claims.plan(pod, row.node, sets)
 
 
 def give_back(cluster: Cluster, taken: AssumedPod) -> None:

@@ -47,16 +47,10 @@ class Refusal:
 
 @attrs.frozen
 class PodRefusal:
-    """
-    The reason why no node can take a pod in the current state of the cluster, and a new one could not either.
-
-    Attributes:
-        is_awaited: an object that is missing ends it; autoscalers see that it is missing, and buy nothing.
-    """
+    """The reason why no node can take a pod in the current state of the cluster, and a new one could not either."""
 
     plugin: PluginName
     reason: str
-    is_awaited: bool = False
 
 
 Refuse = Callable[[View, Pod, NodeSet], Sequence[Refusal]]

@@ -18,7 +18,7 @@ from neuron_scheduler.cluster.index.nodeset import NodeSet, less
 from neuron_scheduler.cluster.index.postings import Postings, Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
-from neuron_scheduler.model.devices import NEVER, NO_CLASS
+from neuron_scheduler.model.devices import NEVER
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import ACCELERATED_HARDWARE, BOTH_ROADS, NEURON_HEALTH, Node
 from neuron_scheduler.model.pod import Pod
@@ -212,7 +212,7 @@ def nodes_with_unknown(view: View) -> NodeSet:
 
 def pre_filter(_: View, pod: Pod) -> PodRefusal | None:
     """Refuse pods that can never be bound (`Pod.refusal`), such as those that ask for devices and for cores."""
-    return PodRefusal(NAME, pod.refusal, is_awaited=pod.refusal.endswith(NO_CLASS)) if pod.refusal else None
+    return PodRefusal(NAME, pod.refusal) if pod.refusal else None
 
 
 def filter_counts(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:

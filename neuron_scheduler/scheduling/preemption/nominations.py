@@ -13,14 +13,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import Slot
-from neuron_scheduler.cluster.rows.node_info import (
-    NodeInfo,
-    Nomination,
-    evictable,
-    with_claimed,
-    with_pod,
-    without_pods,
-)
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, evictable, with_pod, without_pods
 from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import count_text, few_names
@@ -76,8 +69,7 @@ def can_be_kept(node_info: NodeInfo, nomination: Nomination) -> bool:
     """Return whether a node takes the nominated pod, with the cores that were nominated, once the victims are gone."""
     remaining = without_pods(node_info, nomination.victims & node_info.pod_infos.keys())
     if remaining.claimed.alone & nomination.cores:  # a victim's claim is freed some time after the victim has gone
-        alone = remaining.claimed.alone & ~nomination.cores
-        remaining = with_claimed(remaining, attrs.evolve(remaining.claimed, alone=alone))
+        remaining = remaining.without_claimed(nomination.cores)
     return takes(remaining, nomination.pod, nomination.cores)
 
 

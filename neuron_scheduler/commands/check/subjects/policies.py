@@ -15,17 +15,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from neuron_scheduler.commands.check.subjects import commands
+from neuron_scheduler.commands.check.subjects import commands, known
 from neuron_scheduler.commands.check.subjects.finding import Finding, error, note, ok, unknown, warning
-from neuron_scheduler.commands.check.subjects.known import (
-    ALLOCATIONS,
-    CLAIMS,
-    KEEPER,
-    LEADER,
-    NAME,
-    NODE_NAME,
-    POLICIES,
-)
+from neuron_scheduler.commands.check.subjects.known import ALLOCATIONS, KEEPER, LEADER, NAME, NODE_NAME, POLICIES
 from neuron_scheduler.commands.check.subjects.snapshot import Snapshot, Unread
 from neuron_scheduler.model.wording import list_of
 
@@ -34,7 +26,7 @@ PURPOSES: Final = {
     ALLOCATIONS: "any user can write the annotations that say which devices a pod has",
     NODE_NAME: "pods can take devices on a node that they name themselves",
     NAME: "nobody is warned of pods without our scheduler name",
-    CLAIMS: "kube-scheduler can give devices to claims that other claims have",
+    known.CLAIMS: "kube-scheduler can give devices to claims that other claims have",
 }
 Spec = Mapping[str, Any]
 FREE: Final = ("writers", "names")
@@ -64,7 +56,7 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
         kept = f"; {KEEPER} is there, and is to stay" if KEEPER in policies else ""
         yield note("policies-not-installed", f"The admission policies are not installed{kept}")
         return
-    expected = (*POLICIES, CLAIMS) if snapshot.has_claims else POLICIES
+    expected = (*POLICIES, known.CLAIMS) if snapshot.has_claims else POLICIES
     faults = [fault for name in expected if (fault := _fault(snapshot, name, policies.get(name), bindings.get(name)))]
     yield from faults
     if KEEPER not in policies or KEEPER not in bindings:
