@@ -22,17 +22,7 @@ from neuron_scheduler.controllers.allocate_fence import AllocateFence
 from neuron_scheduler.controllers.commitment import Commitment, note_freed, obstacle, refused_by
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.controllers.volume_binder import VolumeBinder
-from neuron_scheduler.kube.writes.binder import (
-    Binder,
-    Binding,
-    BindOutcome,
-    Bound,
-    Fenced,
-    Gone,
-    InDoubt,
-    Refused,
-    too_many,
-)
+from neuron_scheduler.kube.writes.binder import Binder, Binding, BindOutcome, Bound, Fenced, Gone, InDoubt, Refused
 from neuron_scheduler.kube.writes.work_queue import DelayingQueue, Waiting, turn, wake_one
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS, NEURON_ALLOC_TIME
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
@@ -159,10 +149,7 @@ class BindingCycle:
 
     async def _prepare(self, commitment: Commitment) -> None:
         """Bind a pod's volumes and write its claims, however long that takes, and then the pod; no other pod waits."""
-        outcome: BindOutcome | None = None
-        problem = too_many(commitment.annotations, already=commitment.pod.annotations_size)
-        if problem:  # nothing is written for a pod that cannot be bound
-            outcome = Refused(422, problem, until_changed=True)
+        outcome: BindOutcome | None = commitment.refusal  # nothing is written for a pod that cannot be bound
         try:
             if outcome is None and commitment.plan is not None:
                 outcome = await self.volumes.prepare(commitment.pod, commitment.plan)

@@ -14,7 +14,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.extension_log import Lines
-from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Gone, Refused
+from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Gone, Refused, too_many
 from neuron_scheduler.model.annotations import OUR_LEADER
 from neuron_scheduler.model.devices import ClaimWrite
 from neuron_scheduler.model.pod import Pod, assigned_pod
@@ -78,6 +78,11 @@ class Commitment:
     started: float
     plan: VolumePlan | None = None
     claims: tuple[ClaimWrite, ...] = ()
+
+    @property
+    def refusal(self) -> Refused | None:
+        """A refusal that is known before the Binding is sent."""
+        return too_many(self.annotations, already=self.pod.annotations_size)
 
     @property
     def node_name(self) -> str:

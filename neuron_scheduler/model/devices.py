@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from neuron_scheduler.model.selectors import NodeSelectorTerm, Toleration
+from neuron_scheduler.model.selectors import NodeSelectorTerm, Taint, Toleration
 from neuron_scheduler.model.version import Version
 
 NEURON_DRIVER: Final = "neuron.aws.com"
@@ -23,15 +23,6 @@ AttributeValue: TypeAlias = bool | int | str | Version
 
 
 @attrs.frozen(cache_hash=True)
-class DeviceTaint:
-    """Keeps requests that do not tolerate it from a device; `effect` is None, NoSchedule or NoExecute."""
-
-    key: str
-    value: str
-    effect: str
-
-
-@attrs.frozen(cache_hash=True)
 class Device:
     """
     A device of a slice; equal if its driver has written the same.
@@ -40,6 +31,7 @@ class Device:
         pool: of devices of a node; empty if it is named like that.
         attributes: by names with a domain, such as `neuron.aws.com/deviceId`.
         capacity: quantities, by names with a domain.
+        taints: without those that only inform.
     """
 
     driver: str
@@ -47,7 +39,7 @@ class Device:
     name: str = attrs.field(eq=False)
     attributes: Mapping[str, AttributeValue] = attrs.field(eq=False)
     capacity: Mapping[str, str] = attrs.field(eq=False)
-    taints: tuple[DeviceTaint, ...] = ()
+    taints: tuple[Taint, ...] = ()
     unserved: str = ""
     pool: str = ""
 
@@ -97,11 +89,11 @@ class DeviceClass:
 
 @attrs.frozen
 class DeviceTaintRule:
-    """Taints the devices that it selects; None selects all, an empty text none."""
+    """Taints the devices that it selects, if it does not only inform; None selects all, an empty text none."""
 
     uid: str
     name: str
-    taint: DeviceTaint
+    taints: tuple[Taint, ...]
     driver: str | None = None
     pool: str | None = None
     device: str | None = None
@@ -238,12 +230,6 @@ class WantedDevices:
 
     requests: tuple[DeviceRequest, ...]
     constraints: tuple[tuple[str, tuple[int, ...]], ...] = ()
-
-    @property
-    def asks_much(self) -> bool:
-        """Whether it may take milliseconds to find devices on one node; for what AWS's templates ask, it does not."""
-        selecting = sum(len(selector) for request in self.requests for selector in request.selectors)
-        return len(self.requests) > 4 or len(self.constraints) > 2 or selecting > 600
 
 
 @attrs.frozen(cache_hash=True)

@@ -81,7 +81,10 @@ class NeuronRequest:
 
     @property
     def asks_much(self) -> bool:
-        return self.wanted is not None and self.wanted.asks_much
+        """Whether it may take milliseconds to find devices on one node; for what AWS's templates ask, it does not."""
+        requests, constraints = (self.wanted.requests, self.wanted.constraints) if self.wanted else ((), ())
+        selecting = sum(len(selector) for request in requests for selector in request.selectors)
+        return len(requests) > 4 or len(constraints) > 2 or selecting > 600
 
     @property
     def units(self) -> frozenset[Unit]:

@@ -22,7 +22,6 @@ from neuron_scheduler.model.devices import (
     DeviceClass,
     DeviceKey,
     DeviceRequest,
-    DeviceTaint,
     DeviceTaintRule,
     MatchAttribute,
     ResourceClaim,
@@ -30,7 +29,7 @@ from neuron_scheduler.model.devices import (
 )
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement
+from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Operator, Requirement, Taint
 from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, select_node
@@ -249,7 +248,7 @@ def _some_slice(world: World, name: str) -> ResourceSlice:
 
 
 def _device(dice: Random, driver: str, number: int) -> Device:
-    taints = (DeviceTaint("sick", "", "NoSchedule"),) if dice.random() < 0.05 else ()
+    taints = (Taint("sick", Effect.NO_SCHEDULE),) if dice.random() < 0.05 else ()
     unserved = "bindingConditions" if dice.random() < 0.05 else ""
     attributes: dict[str, AttributeValue] = {f"{driver}/deviceId": number, "g/id": f"g{number // 2}"}
     source = repr((number, taints, unserved)).encode()
@@ -263,7 +262,7 @@ def _some_class(world: World, name: str) -> DeviceClass:
 
 def _some_rule(world: World, name: str) -> DeviceTaintRule:
     driver, device = world.dice.choice((None, NEURON_DRIVER)), world.dice.choice((None, "d0", "d0", "d1"))
-    return DeviceTaintRule(f"uid-{name}", name, DeviceTaint("rule", "", "NoExecute"), driver, None, device)
+    return DeviceTaintRule(f"uid-{name}", name, (Taint("rule", Effect.NO_EXECUTE),), driver, None, device)
 
 
 def _some_claim(world: World, name: str) -> ResourceClaim:

@@ -27,7 +27,6 @@ from neuron_scheduler.model.devices import (
     DeviceKey,
     DeviceObject,
     DeviceRequest,
-    DeviceTaint,
     DeviceTaintRule,
     ResourceClaim,
     ResourceSlice,
@@ -38,6 +37,7 @@ from neuron_scheduler.model.node import BOTH_ROADS, Node
 from neuron_scheduler.model.pod import CLAIM_GATE, Pod
 from neuron_scheduler.model.pod_group import GroupKey
 from neuron_scheduler.model.resources import NEURON_CLAIMS, NEURON_NAMES
+from neuron_scheduler.model.selectors import Taint
 from neuron_scheduler.neuron.claims.cel import compile_selector
 from neuron_scheduler.neuron.claims.choice import bits_of
 from neuron_scheduler.neuron.claims.published import NO_POOL, WHOLE, DeviceSet, device_set
@@ -214,11 +214,11 @@ class Claims:
         found.sort(key=_PLACE)  # whatever came first
         return device_set(tuple(found), node.instance_type) if found else None
 
-    def _taints_of(self, pool: _Pool, device: str) -> Iterable[DeviceTaint]:
+    def _taints_of(self, pool: _Pool, device: str) -> Iterable[Taint]:
         for rule in self._rules.values():
             is_meant = (rule.driver in (None, pool[0]), rule.pool in (None, pool[1]), rule.device in (None, device))
             if all(is_meant) and not rule.unserved:
-                yield rule.taint
+                yield from rule.taints
 
     def note_size(self, node: Node) -> tuple[str, ...]:
         """Return the pods that may ask for all devices of a node, if no node has had as many Neuron devices."""

@@ -6,7 +6,7 @@ names it. Equal devices of many nodes are one object. Opaque parameters are kept
 server compare bytes. Source: `resource/v1/types.go` in k8s.io/api 0.37.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from operator import attrgetter
 from typing import Any, Final, TypeVar, cast
 
@@ -14,7 +14,7 @@ import msgspec
 
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Resource, byte_bounded_memo, intern
-from neuron_scheduler.kube.objects.selectors import node_term, tolerations
+from neuron_scheduler.kube.objects.selectors import node_term, taint, tolerations
 from neuron_scheduler.kube.objects.wire import Wire
 from neuron_scheduler.model.devices import (
     AttributeValue,
@@ -24,12 +24,12 @@ from neuron_scheduler.model.devices import (
     DeviceClass,
     DeviceKey,
     DeviceRequest,
-    DeviceTaint,
     DeviceTaintRule,
     MatchAttribute,
     ResourceClaim,
     ResourceSlice,
 )
+from neuron_scheduler.model.selectors import Taint
 from neuron_scheduler.model.version import Version
 
 _GROUP: Final = "/apis/resource.k8s.io/v1"
@@ -86,6 +86,7 @@ def _decode(raw: msgspec.Raw | None, shape: type[_T], default: _T) -> _T:
 
 
 _DEVICE: Final = frozenset({"name", "attributes", "capacity", "taints"})
+_EFFECTS: Final = ("NoSchedule", "NoExecute")
 _KINDS: Final = {"int": int, "bool": bool, "string": str, "version": str}
 
 
@@ -108,11 +109,14 @@ def _device(driver_and_raw: tuple[str, bytes]) -> Device:
         for name, value in _decode(fields.get("capacity"), dict[str, dict[str, Any]], {}).items()
     }
     name = intern(_decode(fields.get("name"), str, ""))
-    return Device(driver, raw, name, attributes, capacity, _taints(fields.get("taints")), unserved)
+    return Device(
+        driver, raw, name, attributes, capacity, _taints(_decode(fields.get("taints"), list[_Taint], [])), unserved
+    )
 
 
-def _taints(raw: msgspec.Raw | None) -> tuple[DeviceTaint, ...]:
-    return tuple(DeviceTaint(taint.key, taint.value, taint.effect) for taint in _decode(raw, list[_Taint], []))
+def _taints(structs: Iterable[_Taint]) -> tuple[Taint, ...]:
+    """Return taints without those that only inform."""
+    return tuple(taint((each.key, each.value, each.effect)) for each in structs if each.effect in _EFFECTS)
 
 
 _SLICE: Final = frozenset({"driver", "pool", "nodeName", "devices"})
@@ -244,13 +248,12 @@ _SELECTED: Final = ("driver", "pool", "device")
 
 def _taint_rule(struct: _Object) -> DeviceTaintRule:
     selector = _decode(struct.spec.get("deviceSelector"), _Fields, {})
-    taint = msgspec.json.decode(struct.spec["taint"], type=_Taint)
     unset = None if "deviceSelector" in struct.spec else ""  # an empty selector selects all, none selects nothing
     driver, pool, device = (_decode(selector.get(name), str, "") or unset for name in _SELECTED)
     return DeviceTaintRule(
         uid=struct.metadata.uid,
         name=struct.metadata.name,
-        taint=DeviceTaint(taint.key, taint.value, taint.effect),
+        taints=_taints([msgspec.json.decode(struct.spec["taint"], type=_Taint)]),
         driver=driver,
         pool=pool,
         device=device,

@@ -58,12 +58,11 @@ def encode_binding(pod: Pod, node_name: str, annotations: Mapping[str, str]) -> 
     return msgspec.json.encode({"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target})
 
 
-def too_many(annotations: Mapping[str, str], *, already: int) -> str:
-    """Return what is wrong with annotations that are added to `already` bytes of them; empty if nothing."""
+def too_many(annotations: Mapping[str, str], *, already: int) -> "Refused | None":
+    """Refuse annotations that are added to `already` bytes of them if that is too much."""
     size = already + annotations_size(annotations)
-    if size > MOST_ANNOTATIONS:
-        return f"the pod's annotations would take {size} bytes, and {MOST_ANNOTATIONS} are allowed; remove some"
-    return ""
+    problem = f"the pod's annotations would take {size} bytes, and {MOST_ANNOTATIONS} are allowed; remove some"
+    return Refused(422, problem, until_changed=True) if size > MOST_ANNOTATIONS else None
 
 
 @attrs.frozen
@@ -174,9 +173,9 @@ class Binder:
 
         The caller may cancel it; the outcome of a try that was under way is then unknown.
         """
-        problem = too_many(annotations, already=pod.annotations_size)
-        if problem:
-            return Refused(422, problem, until_changed=True)
+        refused = too_many(annotations, already=pod.annotations_size)
+        if refused is not None:
+            return refused
         binding = Binding(
             pod=pod,
             path=f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}",

@@ -9,7 +9,7 @@ Of several answers the one counts that cuts the smallest free block, as for pods
 the first devices that fit (`structured/internal` in k8s.io/dynamic-resource-allocation).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import islice
 from operator import or_
@@ -78,13 +78,13 @@ def choose(
     """
     free_now = sum(1 << bit for bit, held in enumerate(holds) if not held & ~free)
     whole = sum(1 << bit for bit, held in enumerate(holds) if held.bit_count() > 1)
-    found: Choice | None = None
-    for bit in (None, *bits_of(whole & free_now)):  # what stands for others excludes them
-        available = free_now & ~whole if bit is None else (free_now & ~(whole | holds[bit])) | 1 << bit
-        choice = _Chooser(machine, free, available, demands).best(constraints)
-        if choice is not None and (found is None or choice.level < found.level):
-            found = choice
-    return found
+    several = (free_now & ~(whole | holds[bit]) | 1 << bit for bit in bits_of(whole & free_now))  # excluding its parts
+    choosers = (_Chooser(machine, free, available, demands) for available in (free_now & ~whole, *several))
+    return _least(chooser.best(constraints) for chooser in choosers)
+
+
+def _least(choices: Iterable[Choice | None]) -> Choice | None:
+    return min((each for each in choices if each is not None), key=lambda each: each.level, default=None)
 
 
 @attrs.define(eq=False)
@@ -96,7 +96,6 @@ class _Chooser:
     _looks: int = 0
 
     def best(self, constraints: Constraints) -> Choice | None:
-        found: Choice | None = None
         masks = [demand.allowed for demand in self.demands]
         for values, requests in constraints:
             if len(requests) == 1 and self.demands[requests[0]].count == 1:  # it has the value of itself
@@ -107,11 +106,7 @@ class _Chooser:
                 possible = [value for value in values if self._suffices(masks, value, requests)]
                 others.append((tuple(possible), requests))
         others.sort(key=lambda each: len(each[0]))  # what is impossible ends the search at once
-        for narrowed in islice(self._narrow(tuple(others), tuple(masks)), MOST_COMPARED):
-            choice = self._pick(narrowed)
-            if choice is not None and (found is None or choice.level < found.level):
-                found = choice
-        return found
+        return _least(map(self._pick, islice(self._narrow(tuple(others), tuple(masks)), MOST_COMPARED)))
 
     def _narrow(self, constraints: Constraints, masks: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """Yield what each request may get for each combination of the constraints' values that leaves enough."""

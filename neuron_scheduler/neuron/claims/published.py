@@ -19,12 +19,11 @@ from neuron_scheduler.model.devices import (
     AttributeValue,
     Device,
     DeviceKey,
-    DeviceTaint,
     WantedDevices,
 )
 from neuron_scheduler.model.memo import memoise
 from neuron_scheduler.model.neuron_request import Unit
-from neuron_scheduler.model.selectors import Toleration
+from neuron_scheduler.model.selectors import Toleration, tolerates_all
 from neuron_scheduler.model.wording import list_of
 from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, Machine, Shape, shape_of
 from neuron_scheduler.neuron.claims.cel import CelError, compile_selector
@@ -37,8 +36,6 @@ _ID: Final = f"{NEURON_DRIVER}/deviceId"
 _TYPE: Final = f"{NEURON_DRIVER}/resourceType"
 _INSTANCE_TYPE: Final = f"{NEURON_DRIVER}/instanceType"
 WHOLE: Final = "neuron_node"
-EFFECTS: Final = ("NoSchedule", "NoExecute")
-"""Of the taints that keep requests off; others only inform."""
 FAILS: Final = "CEL runtime error in a selector of request {}: {}"
 TAINTED: Final = "node(s) had devices with untolerated taint(s) {}"
 NO_POOL: Final = "its pool is incomplete"
@@ -164,12 +161,8 @@ class DeviceSet:
 
     def tolerated_by(self, tolerations: Sequence[Toleration]) -> int:
         """Return the devices without a taint that keeps off requests with these tolerations."""
-        return sum(
-            1 << bit
-            for bit, each in enumerate(self.devices)
-            if each is not None
-            and all(taint.effect not in EFFECTS or _tolerates(tolerations, taint) for taint in each.taints)
-        )
+        are_tolerated = (each is not None and tolerates_all(tolerations, each.taints) for each in self.devices)
+        return sum(1 << bit for bit, is_tolerated in enumerate(are_tolerated) if is_tolerated)
 
 
 def _is_matched(device: Device, selectors: Iterable[str]) -> bool | CelError:
@@ -200,15 +193,6 @@ def demands_of(devices: DeviceSet, wanted: WantedDevices) -> tuple[DeviceDemand,
         )
         counts[request.claim] += request.count or matching.bit_count()
     return TOO_MANY if max(counts.values(), default=0) > MOST_OF_A_CLAIM else tuple(demands)
-
-
-def _tolerates(tolerations: Sequence[Toleration], taint: DeviceTaint) -> bool:
-    for each in tolerations:
-        if each.unreadable or (each.effect is not None and each.effect != taint.effect):
-            continue
-        if (each.exists or each.value == taint.value) if each.key == taint.key else each.exists and not each.key:
-            return True
-    return False
 
 
 _SETS: Final[WeakValueDictionary[tuple[tuple[Device, ...], str], DeviceSet]] = WeakValueDictionary()

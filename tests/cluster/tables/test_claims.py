@@ -20,7 +20,6 @@ from neuron_scheduler.model.devices import (
     DeviceClass,
     DeviceKey,
     DeviceRequest,
-    DeviceTaint,
     DeviceTaintRule,
     MatchAttribute,
     ResourceClaim,
@@ -30,7 +29,7 @@ from neuron_scheduler.model.node import BOTH_ROADS, Node
 from neuron_scheduler.model.pod import CLAIM_GATE, Pod
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.resources import NEURON_CLAIMS
-from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement
+from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Operator, Requirement, Taint
 from neuron_scheduler.neuron.claims.published import DeviceSet
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile
@@ -146,7 +145,7 @@ def test_what_is_published_is_the_same_object_in_any_order_of_arrival() -> None:
 def test_rules_taint_the_devices_that_they_select(fields: dict[str, str], want: set[str]) -> None:
     """Until they are gone; only nodes of those are made again."""
     claims = table(some_slice(device(0), device(1)))
-    rule = DeviceTaintRule("u", "rule", DeviceTaint("k", "", "NoSchedule"), **fields)
+    rule = DeviceTaintRule("u", "rule", (Taint("k", Effect.NO_SCHEDULE),), **fields)
     concerned = set() if want == {"d0", "d1"} else {"n"}
     assert claims.put(rule).published == concerned
     assert given_on(claims) == want

@@ -15,13 +15,12 @@ from neuron_scheduler.model.devices import (
     DeviceClass,
     DeviceKey,
     DeviceRequest,
-    DeviceTaint,
     DeviceTaintRule,
     MatchAttribute,
     ResourceClaim,
     ResourceSlice,
 )
-from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement
+from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Operator, Requirement, Taint
 from neuron_scheduler.model.version import Version
 
 NEURON = "neuron.aws.com"
@@ -93,12 +92,12 @@ def test_values_of_attributes_and_capacities() -> None:
 
 
 def test_taints_of_a_device() -> None:
-    """When it was added is nobody's question; a value may be missing."""
+    """When it was added is nobody's question; one with another effect only informs."""
     taints = [
         {"key": "a", "value": "v", "effect": "NoSchedule", "timeAdded": "2026-11-21T08:00:00Z"},
         {"key": "b", "effect": "None"},
     ]
-    assert device_of(taints=taints).taints == (DeviceTaint("a", "v", "NoSchedule"), DeviceTaint("b", "", "None"))
+    assert device_of(taints=taints).taints == (Taint("a", Effect.NO_SCHEDULE, "v"),)
 
 
 def test_equal_devices_of_nodes_are_one_object() -> None:
@@ -275,9 +274,9 @@ def test_which_devices_a_rule_taints(selector: Any, want: tuple[str | None, ...]
     """An empty selector selects all; a rule without one selects none."""
     spec = {"taint": TAINT} | ({} if selector is None else {"deviceSelector": selector})
     driver, pool, device, unserved = want
-    taint = DeviceTaint("k", "v", "NoExecute")
+    taints = (Taint("k", Effect.NO_EXECUTE, "v"),)
     assert read(TAINT_RULES, item("r", spec=spec)) == DeviceTaintRule(
-        "uid-r", "r", taint, driver, pool, device, unserved or ""
+        "uid-r", "r", taints, driver, pool, device, unserved or ""
     )
 
 
