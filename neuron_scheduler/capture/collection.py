@@ -101,12 +101,8 @@ class Collection:
             if isinstance(decoded.value, Pod) and decoded.value.scheduler_name == profile.scheduler_name:
                 decoded = attrs.evolve(decoded, value=profile.own(decoded.value))
         self._lists[resource].append(decoded)
-        if resource in CLAIM_KINDS:
-            self.serve_claims()
-
-    def serve_claims(self) -> None:
-        """Read pods as a scheduler does that serves their claims."""
-        self.cluster.claims = self.cluster.claims or Claims()
+        if resource in CLAIM_KINDS and self.cluster.claims is None:
+            self.cluster.claims = Claims()
 
     def reader_of(self, resource: Resource[Any]) -> Resource[Any]:
         """Return by what objects of a kind are read: of pods it is noted which choose their cores."""

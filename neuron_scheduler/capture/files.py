@@ -37,7 +37,7 @@ def from_files(paths: Sequence[str], *, profiles: Sequence[Profile] = ()) -> Cap
         _read(path, collection, kinds, readers)
     _check(collection)
     capture = collection.capture()
-    return attrs.evolve(capture, notes=(*capture.notes, *_notes_on_groups(capture), *_notes_on_claims(capture)))
+    return attrs.evolve(capture, notes=(*capture.notes, *_notes_on(capture)))
 
 
 def _check(collection: Collection) -> None:
@@ -54,8 +54,8 @@ def _check(collection: Collection) -> None:
         )
 
 
-def _notes_on_groups(capture: Capture) -> Iterator[str]:
-    """Yield for each API group of PodGroups what is missing; `kubectl get` fails on a kind that is not served."""
+def _notes_on(capture: Capture) -> Iterator[str]:
+    """Yield what is missing of PodGroups, by API group, and of claims; `kubectl get` fails on what is not served."""
     groups = capture.cluster.groups
     for api_group in dict.fromkeys(resource.group for resource in POD_GROUPS):
         if any(key.dialect == api_group and not groups.group(key).least for key in groups):
@@ -63,9 +63,6 @@ def _notes_on_groups(capture: Capture) -> Iterator[str]:
                 f"pods name a PodGroup, and the files have none: which of them wait for others is not known; add the"
                 f" output of `kubectl get podgroups.{api_group} -A -o json`"
             )
-
-
-def _notes_on_claims(capture: Capture) -> Iterator[str]:
     if capture.cluster.claims is None and any(pod.claims for pod in capture.pods.values()):
         yield (
             "pods have claims on devices, and the files have none; add the output of"

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 import anyio
 
 from neuron_scheduler.capture.collection import OPTIONAL_KINDS, Capture, Collection
+from neuron_scheduler.cluster.tables.claims import Claims
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.status import UNKNOWN_USER
 from neuron_scheduler.kube.objects.base import Decoded, Resource
@@ -55,7 +56,7 @@ async def read(client: Client, *, profiles: Sequence[Profile] = (), claims: bool
     await read_kind(NODES)  # alone: a reader without rights gets one error
     served = await served_kinds(client)
     if claims:
-        collection.serve_claims()
+        collection.cluster.claims = Claims()
         served += [*CLAIM_KINDS, *await served_kinds(client, (TAINT_RULES,))]
     async with anyio.create_task_group() as tasks:
         for resource in collection.resources:

@@ -56,21 +56,17 @@ async def read_installed(client: Client) -> Installed:
     profiles = {} if config is None else profiles_of(config)
     words = [word for spec in specs for container in spec.containers for word in container.args or ()]
     claims = "--claims" in words or "--claims=true" in words or (config is not None and config.claims)
-    is_elected = (config or Config()).leader_elect and "--leader-elect=false" not in words
-    leaderless = await _leaderless(client, is_installed=bool(specs)) if is_elected else ""
-    return Installed(profiles, leaderless, claims)
-
-
-async def _leaderless(client: Client, *, is_installed: bool) -> str:
+    if "--leader-elect=false" in words or not (config or Config()).leader_elect:
+        return Installed(profiles, claims=claims)
     try:
         answer = await client.request("GET", LEASE_PATH, timeout=WITHIN)
         reason = _not_held(msgspec.json.decode(answer.body, type=_Lease).spec)
     except ApiError as error:
-        return NEVER_LED if is_installed and error.status == NOT_FOUND else ""
+        return Installed(profiles, NEVER_LED if specs and error.status == NOT_FOUND else "", claims)
     except (UnreachableError, msgspec.MsgspecError, ValueError):
-        return ""
+        return Installed(profiles, claims=claims)
     sentence = f"No replica leads, so nothing is scheduled: the Lease {NAMESPACE}/{LEASE} {reason}. See `check`."
-    return sentence if reason else ""
+    return Installed(profiles, sentence if reason else "", claims)
 
 
 def _not_held(spec: "_LeaseSpec") -> str:

@@ -72,33 +72,22 @@ class ClaimBinder:
     _changed: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
     def observe(self, change: Change) -> None:
-        self._wake()
+        self._changed.set()
+        self._changed = anyio.Event()
         if isinstance(change, DevicesChanged) and change.claim in self._useless:
             self._look_at(change.claim)
 
-    def _wake(self) -> None:
-        self._changed.set()
-        self._changed = anyio.Event()
-
     async def run(self) -> None:
         """Tell owners which claims are missing, and take back what is of no use, from time to time."""
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._resolve_rest)
-            for number in count():
-                await anyio.sleep(_LOOK)
-                self._wake()
-                await self._report_missing()
-                await self._take_back_useless()
-                if number % _LOOKS_AT_ALL == 0:
-                    await self._look_at_all()
-
-    async def _resolve_rest(self) -> None:
-        """Resolve the pods that one event left over, in turns with everybody else."""
-        while True:
-            while self.claims.unresolved:
+        for number in count():
+            await anyio.sleep(_LOOK)
+            while self.claims.unresolved:  # of many pods, an event resolves the first
                 self._resolve(())
                 await anyio.lowlevel.checkpoint()
-            await self._changed.wait()
+            await self._report_missing()
+            await self._take_back_useless()
+            if number % _LOOKS_AT_ALL == 0:
+                await self._look_at_all()
 
     async def _take_back_useless(self) -> None:
         """Take back what is still of no use until that is seen: a write without an answer may be carried out later."""
@@ -187,7 +176,6 @@ class ClaimBinder:
 
     def _resolve(self, uids: Iterable[str]) -> None:
         self.tell([*resolve_pods(self.cluster, [uid for uid in uids if uid in self.queue])])
-        self._wake()
 
     async def _write(self, pod: Pod, write: ClaimWrite) -> BindOutcome | None:
         """Write one claim until it is seen as decided."""

@@ -78,7 +78,8 @@ def illegal_count(machine: Machine, request: NeuronRequest) -> str | None:
     run side by side. The text for devices is AWS's, to the letter. The caller has checked that the machine has so many.
     """
     if machine.published is not None or request.wanted is not None:
-        return _why_never(machine, request)
+        is_served = machine.published is not None and request.wanted is not None
+        return machine.published.why_never(request.wanted) if is_served else OTHER_ROAD[request.wanted is None]
     if not request.units <= machine.units:
         return UNEVEN
     if request.cores_each not in (0, machine.cores_per_device):
@@ -105,8 +106,8 @@ def place(machine: Machine, free: CoreMask, request: NeuronRequest) -> Placement
     The whole pod in one run or block if possible; several containers ascend in their order if possible; else the
     smallest sufficient free block, cut at an end. Init containers get legal sets inside the pod's.
     """
-    if machine.published is not None or request.wanted is not None:
-        return _place_by_claims(machine, free, request)
+    if machine.published is not None and request.wanted is not None:
+        return cast(Placement | None, machine.published.place(free, request.wanted))
     machine = machine.with_pairs() if request.pairs else machine
     free_ids = _free_ids(machine, free, request.unit)
     if request.total > free_ids.free.bit_count() or illegal_count(machine, request) is not None:
@@ -119,19 +120,6 @@ def place(machine: Machine, free: CoreMask, request: NeuronRequest) -> Placement
     cores = core_mask(machine, ids=ids, unit=request.unit)
     level = max({free_ids.levels[i // free_ids.width] for i in ids})
     return Placement(ids=ids, containers=containers, cores=cores, level=level, inits=inits)
-
-
-def _place_by_claims(machine: Machine, free: CoreMask, request: NeuronRequest) -> Placement | None:
-    """As `place`, on a machine for claims, or for a pod with claims; the one does not serve the other."""
-    if machine.published is None or request.wanted is None:
-        return None
-    return cast(Placement | None, machine.published.place(free, request.wanted))
-
-
-def _why_never(machine: Machine, request: NeuronRequest) -> str | None:
-    if machine.published is None or request.wanted is None:
-        return OTHER_ROAD[request.wanted is None]
-    return cast(str | None, machine.published.why_never(request.wanted))
 
 
 def _sets(starts: Iterable[int], counts: Iterable[int]) -> tuple[tuple[int, ...], ...]:

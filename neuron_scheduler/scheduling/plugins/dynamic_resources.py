@@ -18,6 +18,7 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import NodeSelectorTerm
 from neuron_scheduler.neuron.core_mask import NO_CORES
+from neuron_scheduler.scheduling.plugins import neuron_topology
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import (
@@ -29,7 +30,6 @@ from neuron_scheduler.scheduling.plugins.contract import (
     PreFilter,
     Refusal,
 )
-from neuron_scheduler.scheduling.plugins.neuron_topology import illegal_counts
 from neuron_scheduler.scheduling.plugins.node_affinity import any_term
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
@@ -47,7 +47,7 @@ def pre_filter(view: View, pod: Pod) -> PodRefusal | None:
         return PodRefusal(NAME, OFF)
     if pod.neuron is None or pod.neuron.wanted is None:
         return None
-    sentences = cast(frozenset[str], view.node_postings(illegal_counts(pod.neuron)).values)
+    sentences = cast(frozenset[str], view.node_postings(neuron_topology.illegal_counts(pod.neuron)).values)
     failing = min((sentence for sentence in sentences if sentence.startswith(CEL_ERROR)), default="")
     return PodRefusal(NAME, failing) if failing else None
 
@@ -77,15 +77,7 @@ PLUGIN = Plugin(
     name=NAME,
     pre_filter=PreFilter(pre_filter, reads=(PodField.RESOURCE_CLAIMS, PodField.CLAIMS), cause=Cause.POD),
     filters=(Filter(filter_nodes, reads=(PodField.CLAIMED_ON,)),),
-    events=frozenset(
-        {
-            ClusterEvent.NODE_ADDED,
-            ClusterEvent.NODE_LABELS,
-            ClusterEvent.NODE_ALLOCATABLE,  # a selector may have failed on devices that are published anew
-            ClusterEvent.NODE_DELETED,
-            ClusterEvent.ASSIGNED_POD_GONE,
-        }
-    ),
+    events=neuron_topology.PLUGIN.events | {ClusterEvent.NODE_DELETED},  # on its devices a selector may have failed
     hint=NodeHint(attrgetter("constraints.claimed_on"), fits),
     cause=Cause.POD,
 )
