@@ -16,16 +16,7 @@ from neuron_scheduler.controllers.observers import PodList
 from neuron_scheduler.controllers.preemption_executor import PostFilter
 from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
 from neuron_scheduler.kube.http.pacing import Backoff
-from neuron_scheduler.kube.writes.binder import (
-    MOST_ANNOTATIONS,
-    Binding,
-    BindOutcome,
-    Bound,
-    Fenced,
-    Gone,
-    InDoubt,
-    Refused,
-)
+from neuron_scheduler.kube.writes.binder import Binding, BindOutcome, Bound, Fenced, Gone, InDoubt, Refused
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.topology import Placement
 from neuron_scheduler.scheduling.cycle.profile import default_profile
@@ -343,7 +334,7 @@ async def test_nothing_is_written_for_a_pod_whose_annotations_are_too_large() ->
     """Its volumes and claims stay as they are; the API server would refuse the Binding."""
     world = World(breaks={"prepare": "p"})
     async with running(world):
-        world.add("p", volume_claims=("data",), annotations_size=MOST_ANNOTATIONS + 1)
+        world.add("p", volume_claims=("data",), annotations_size=(256 << 10) + 1)
         await until(lambda: bool(world.reports))
         assert "262144 are allowed" in world.reports[0][1]
         assert world.queue.count(Place.UNSCHEDULABLE) == 1

@@ -138,21 +138,6 @@ async def test_a_claim_that_is_missing_is_said_and_awaited(
             'request "r": firstAvailable is not served by this scheduler',
             id="an alternative",
         ),
-        pytest.param(
-            {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "none"}}]}},
-            "device class none does not exist",
-            id="a class that is not there",
-        ),
-        pytest.param(
-            devices(1, selectors=[{"cel": {"expression": "device.attributes['neuron.aws.com'].none == 'x'"}}]),
-            "CEL runtime error",
-            id="a selector that fails",
-        ),
-        pytest.param(
-            devices(1, selectors=[{"cel": {"expression": "device.driver.matches('neuron')"}}]),
-            "'matches' is not served",
-            id="a part of CEL",
-        ),
         pytest.param(devices(17), "Insufficient neuron.aws.com", id="more than any node has"),
     ],
 )

@@ -1,9 +1,8 @@
-"""Whatever becomes of the writes of claims, and of the leader meanwhile: all pods are bound, and no device twice."""
+"""Whatever becomes of the writes of claims, all pods are bound, and no device twice."""
 
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
-from random import Random
 from typing import Final
 
 import anyio
@@ -13,9 +12,9 @@ from tests.control_plane.fake_kubelet import FakeKubelet
 from tests.control_plane.objects import create_all, create_node, create_pod, node_manifest
 from tests.control_plane.rest import Object, RestClient
 from tests.control_plane.server import ControlPlane
-from tests.end_to_end.process import ACQUIRED, SHORT_LEASE, run_scheduler
-from tests.end_to_end.test_resource_claims import CLAIMS, GROUP, TEMPLATES, claiming, grant
-from tests.end_to_end.workload import LEASE, PODS, clear
+from tests.end_to_end.process import ACQUIRED, run_scheduler
+from tests.end_to_end.test_resource_claims import GROUP, TEMPLATES, claiming, grant
+from tests.end_to_end.workload import PODS, clear
 from tests.faults.calls import Call, Condition
 from tests.faults.catalogue import FAULTS
 from tests.faults.history import History, recording
@@ -25,7 +24,6 @@ from tests.support.device_objects import devices, neuron_class, neuron_slice, te
 NODES: Final = ("n1", "n2", "n3")
 WRITES: Final = ("resourceclaims", "resourceclaims/status")
 WITHIN: Final = 100.0
-KILLS: Final = 4
 
 
 @pytest.fixture
@@ -93,29 +91,3 @@ async def test_every_fault_of_a_write(
 
 def _each() -> list[tuple[str, str]]:
     return [(name, resource) for name in FAULTS for resource in WRITES]
-
-
-async def test_leaders_that_are_killed_at_any_time(fault_account: Path, fleet: tuple[RestClient, History]) -> None:
-    """Pods come and go, and the leader is killed after a part of its writes; the next one finishes."""
-    api, history = fleet
-    dice = Random(38)
-    for number in range(KILLS):
-        names = [f"w{number}-{index}" for index in range(12)]
-        async with run_scheduler(fault_account, "--claims", *SHORT_LEASE) as scheduler:
-            await scheduler.line(ACQUIRED)
-            await create_all(partial(create_pod, api), (claiming(name, dice.choice(("one", "four"))) for name in names))
-            await api.wait_until(CLAIMS, partial(_has_devices, count=dice.randint(1, 8)), within=WITHIN)
-            await scheduler.kill()
-        await api.request("DELETE", LEASE)
-        async with run_scheduler(fault_account, "--claims") as successor:
-            await bound(api, names)
-            assert await successor.stop() == 0
-        for name in names:
-            await api.delete(f"{PODS}/{name}")
-        await api.wait_until(CLAIMS, lambda claims: not any("-neurons-" in name for name in claims), within=WITHIN)
-    await history.complete(api)
-    assert history.violations() == []
-
-
-def _has_devices(claims: dict[str, Object], *, count: int) -> bool:
-    return sum("allocation" in claim.get("status", {}) for claim in claims.values()) >= count

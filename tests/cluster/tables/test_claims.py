@@ -28,13 +28,11 @@ from neuron_scheduler.model.devices import (
 from neuron_scheduler.model.node import BOTH_ROADS, Node
 from neuron_scheduler.model.pod import CLAIM_GATE, Pod
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
-from neuron_scheduler.model.resources import NEURON_CLAIMS
 from neuron_scheduler.model.selectors import Effect, NodeSelectorTerm, Operator, Requirement, Taint
 from neuron_scheduler.neuron.claims.published import DeviceSet
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, select_node
-from neuron_scheduler.scheduling.cycle.trial import take
 from neuron_scheduler.scheduling.groups.regions import room_of
 from neuron_scheduler.scheduling.plugins.silicon_balance import STEPS, SURPLUS_OF_CPU, balance_size_of
 from tests.support.builders import node, pod
@@ -92,44 +90,6 @@ def given_on(claims: Claims, where: Node | None = None) -> set[str]:
         return set()
     free = published.given & published.tolerated_by(())
     return {key.name for key in published.keys_of((free,), "n")}
-
-
-def test_of_a_pool_the_highest_generation_counts() -> None:
-    """An old slice counts again if the new ones go."""
-    new = some_slice(device(1), name="new", generation=2)
-    claims = table(some_slice(device(0), name="old"), new)
-    assert given_on(claims) == {"d1"}
-    assert claims.remove(new).published == {"n"}
-    assert given_on(claims) == {"d0"}
-
-
-def test_an_incomplete_pool_gives_nothing() -> None:
-    """It is complete with as many slices as it says, and no name twice; the node keeps its machine."""
-    first, second = (some_slice(device(number), name=f"s{number}", slice_count=2) for number in range(2))
-    claims = table(first)
-    assert given_on(claims) == set()
-    assert claims.with_published(node("n")).allocatable[NEURON_CLAIMS] == 1
-    claims.put(second)
-    assert given_on(claims) == {"d0", "d1"}
-    claims.remove(first)
-    assert given_on(claims) == set()
-    claims.put(attrs.evolve(second, name="again"))
-    assert given_on(claims) == set()
-
-
-def test_a_pool_that_moves_to_another_node_concerns_both() -> None:
-    """A slice of a newer generation takes the others out, wherever they are."""
-    claims = table(some_slice(device(0), name="old"))
-    moved = some_slice(device(0), name="new", generation=2, node_name="m")
-    assert claims.put(moved).published == {"m", "n"}
-    assert given_on(claims) == set()
-
-
-def test_what_is_published_is_the_same_object_in_any_order_of_arrival() -> None:
-    """So a slice that is written again is no news."""
-    slices = [some_slice(device(number), name=f"s{number}", slice_count=2) for number in range(2)]
-    first, second = table(*slices), table(*reversed(slices))
-    assert first.with_published(node("n")).published is second.with_published(node("n")).published
 
 
 @pytest.mark.parametrize(
@@ -207,30 +167,6 @@ def test_why_a_pod_is_refused(known: ResourceClaim, want: str) -> None:
     assert table(known).put_pod(claiming()).refusal.startswith(want)
 
 
-def test_what_a_pod_asks_for() -> None:
-    """Its claims' requests, with the class's selectors, and constraints by number; one claim counts once."""
-    many = claim("two", DeviceRequest("a", NEURON_DRIVER, 2), constraints=(MatchAttribute("x", ("a",)),))
-    claims = table(claim(), many)
-    request = claims.put_pod(claiming("p", "c", "two", "c")).neuron
-    assert request is not None
-    assert request.wanted is not None
-    assert [(each.claim, each.name, each.count) for each in request.wanted.requests] == [(0, "r", 1), (1, "a", 2)]
-    assert request.wanted.requests[0].selectors == NEURON.selectors
-    assert (request.wanted.constraints, request.total) == ((("x", (1,)),), 3)
-
-
-def test_a_class_keeps_other_drivers_devices_from_the_selectors_of_a_request() -> None:
-    """They have none of the attributes that it reads."""
-    selectors = (f"device.attributes['{NEURON_DRIVER}'].deviceId >= 1",)
-    request = DeviceRequest("r", NEURON_DRIVER, selectors=selectors)
-    nic = some_slice(device(0, OTHER_DRIVER), name="nic", driver=OTHER_DRIVER)
-    claims = table(some_slice(device(0), device(1)), nic, claim("c", request))
-    wanted, published = claims.put_pod(claiming()).neuron, claims.with_published(node("n")).published
-    placement = None if wanted is None else published.place(published.all, wanted.wanted)
-    assert placement is not None
-    assert placement.ids == (1,)
-
-
 def test_a_shared_claim_ties_the_next_pod_to_its_node() -> None:
     """While it is being written it is no other pod's; the pods that may want it are told when that ends."""
     claims = table(claim())
@@ -252,20 +188,6 @@ def test_members_of_a_group_do_not_share_a_claim_that_has_no_devices() -> None:
     assert [bool(claims.put_pod(member).refusal) for member in members] == [False, True]
     claims.put(claim(version=2, has=[0]))
     assert [claims.resolve(member).refusal for member in members] == ["", ""]
-
-
-def test_a_pod_keeps_its_devices_when_others_are_published() -> None:
-    """Before its claims are written, too."""
-    cluster = Cluster(claims=table(some_slice(device(0), device(1)), claim()))
-    assert cluster.claims is not None
-    cluster.put_node(node("n"))
-    asking = cluster.claims.put_pod(claiming())
-    decision = select_node(cluster, asking, default_profile(asking.scheduler_name))
-    assert isinstance(decision, Decision)
-    take(cluster, asking, decision)
-    cluster.claims.put(some_slice(device(0), device(1), device(2), generation=2))
-    row = cluster.put_node(node("n"))
-    assert (row.free_cores.bit_count(), row.pod_infos["uid-p"].pod.devices) == (2, (key_of(0),))
 
 
 @pytest.mark.parametrize(("of", "count", "room"), [(NEURON_DRIVER, 1, 3), (NEURON_DRIVER, 2, 1), (OTHER_DRIVER, 2, 4)])
@@ -316,15 +238,6 @@ def test_devices_that_are_kept_for_a_pod_get_no_more_users(priority: int, goes: 
     joining = cluster.claims.put_pod(claiming("q"))
     found = select_node(cluster, joining, default_profile(joining.scheduler_name))
     assert isinstance(found, Decision) == goes
-
-
-def test_claims_hold_devices_by_their_allocation() -> None:
-    """Until they are gone, or give them back."""
-    claims = table(some_slice(device(0), device(1)))
-    assert claims.put(claim(has=[1])).held == {"n"}
-    assert [*claims.held_on("n")] == [(key_of(1),)]
-    assert claims.remove(claim(has=[1])).held == {"n"}
-    assert not [*claims.held_on("n")]
 
 
 def test_the_later_one_of_two_claims_has_a_rival() -> None:

@@ -1,6 +1,7 @@
 """Objects of Dynamic Resource Allocation as the API server writes them."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -59,6 +60,11 @@ def claim_of(*, status: Any = None, **devices: Any) -> ResourceClaim:
     return found
 
 
+def class_of(**spec: Any) -> DeviceClass:
+    found: DeviceClass = read(CLASSES, item(spec=spec))
+    return found
+
+
 def request(**exactly: Any) -> dict[str, Any]:
     return {"name": "r", "exactly": {"deviceClassName": NEURON, **exactly}}
 
@@ -107,35 +113,38 @@ def test_equal_devices_of_nodes_are_one_object() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "want"),
+    ("of", "fields", "want"),
     [
-        pytest.param({"consumesCounters": [{}]}, "consumesCounters", id="a part of others"),
-        pytest.param({"allowMultipleAllocations": True}, "allowMultipleAllocations", id="shared"),
-        pytest.param({"allowMultipleAllocations": False, "bindingConditions": []}, "", id="unset"),
-        pytest.param({"tomorrow": 1}, "tomorrow", id="not known yet"),
-        pytest.param({"attributes": {"x": {"ints": [1]}}}, "attributes[x].ints", id="a list"),
-        pytest.param({"attributes": {"x": {"int": "1"}}}, "attributes[x].int", id="of another type"),
-        pytest.param({"attributes": {"x": {}}}, "attributes[x].", id="without a value"),
+        (device_of, {"consumesCounters": [{}]}, "consumesCounters"),
+        (device_of, {"allowMultipleAllocations": True}, "allowMultipleAllocations"),
+        (device_of, {"allowMultipleAllocations": False, "bindingConditions": []}, ""),
+        (device_of, {"tomorrow": 1}, "tomorrow"),
+        (device_of, {"attributes": {"x": {"ints": [1]}}}, "attributes[x].ints"),
+        (device_of, {"attributes": {"x": {"int": "1"}}}, "attributes[x].int"),
+        (device_of, {"attributes": {"x": {}}}, "attributes[x]."),
+        (slice_of, {"nodeName": None, "allNodes": True}, "allNodes"),
+        (slice_of, {"nodeName": None, "nodeSelector": {"nodeSelectorTerms": []}}, "nodeSelector"),
+        (slice_of, {"nodeName": None}, "no nodeName"),
+        (slice_of, {"skipNodeOperations": True}, "skipNodeOperations"),
+        (slice_of, {"allNodes": False, "sharedCounters": []}, ""),
+        (class_of, {"selectors": [{"other": {}, "wasm": "x"}]}, "selectors.wasm"),
+        (class_of, {"config": [{"clear": 1}]}, "config.clear"),
+        (class_of, {"suitableNodes": {"nodeSelectorTerms": [1]}}, "suitableNodes"),
+        (claim_of, {"requests": [{"name": "r", "firstAvailable": [{}]}]}, 'request "r": firstAvailable'),
+        (claim_of, {"requests": [request(adminAccess=True)]}, 'request "r": adminAccess'),
+        (claim_of, {"requests": [request(adminAccess=False)]}, ""),
+        (claim_of, {"requests": [request(capacity={"requests": {}})]}, 'request "r": capacity'),
+        (claim_of, {"requests": [request(tomorrow=1)]}, 'request "r": tomorrow'),
+        (claim_of, {"requests": [request(allocationMode="Some")]}, 'request "r": allocationMode Some'),
+        (claim_of, {"requests": [request(selectors=[{"wasm": 1}])]}, 'request "r": selectors.wasm'),
+        (claim_of, {"constraints": [{"distinctAttribute": "a/b"}]}, "constraints.distinctAttribute"),
+        (claim_of, {"config": [{"clear": 1}]}, "config.clear"),
+        (claim_of, {"tomorrow": 1}, "tomorrow"),
     ],
 )
-def test_a_device_with_a_field_that_is_not_known_names_it(fields: dict[str, Any], want: str) -> None:
-    """A field is never guessed."""
-    assert device_of(**fields).unserved == want
-
-
-@pytest.mark.parametrize(
-    ("spec", "want"),
-    [
-        pytest.param({"nodeName": None, "allNodes": True}, "allNodes", id="all nodes"),
-        pytest.param({"nodeName": None, "nodeSelector": {"nodeSelectorTerms": []}}, "nodeSelector", id="by selector"),
-        pytest.param({"nodeName": None}, "no nodeName", id="of no node"),
-        pytest.param({"skipNodeOperations": True}, "skipNodeOperations", id="new"),
-        pytest.param({"allNodes": False, "sharedCounters": []}, "", id="unset"),
-    ],
-)
-def test_a_slice_with_a_field_that_is_not_known_names_it(spec: dict[str, Any], want: str) -> None:
-    """Slices are served by node."""
-    assert slice_of(**spec).unserved == want
+def test_a_field_that_is_not_known_is_named(of: Callable[..., Any], fields: dict[str, Any], want: str) -> None:
+    """It is never guessed; the sentence says in which request."""
+    assert of(**fields).unserved == want
 
 
 def test_a_class() -> None:
@@ -147,19 +156,6 @@ def test_a_class() -> None:
     opaque = b'{"driver":  "d", "parameters": {"b": 1,"a": 2}}'
     assert read(CLASSES, text) == DeviceClass("u", "k", ("true",), (opaque,))
     assert read(CLASSES, item("k", spec={})) == DeviceClass("uid-k", "k", ())
-
-
-@pytest.mark.parametrize(
-    ("spec", "want"),
-    [
-        pytest.param({"selectors": [{"other": {}, "wasm": "x"}]}, "selectors.wasm", id="another selector"),
-        pytest.param({"config": [{"clear": 1}]}, "config.clear", id="another parameter"),
-        pytest.param({"suitableNodes": {"nodeSelectorTerms": [1]}}, "suitableNodes", id="a field"),
-    ],
-)
-def test_a_class_with_a_field_that_is_not_known_names_it(spec: dict[str, Any], want: str) -> None:
-    """Its requests are refused."""
-    assert read(CLASSES, item(spec=spec)).unserved == want
 
 
 def test_a_claim() -> None:
@@ -205,31 +201,6 @@ def test_tolerations_are_kept_as_they_are_written() -> None:
     (found,) = claim_of(requests=[request(tolerations=[{"key": "k", "operator": "Exists"}])]).requests
     assert found.tolerations_json == b'[{"key": "k", "operator": "Exists"}]'
     assert [(each.key, each.exists) for each in found.tolerations] == [("k", True)]
-
-
-@pytest.mark.parametrize(
-    ("devices", "want"),
-    [
-        pytest.param({"requests": [{"name": "r", "firstAvailable": [{}]}]}, 'request "r": firstAvailable', id="list"),
-        pytest.param({"requests": [request(adminAccess=True)]}, 'request "r": adminAccess', id="an observer"),
-        pytest.param({"requests": [request(adminAccess=False)]}, "", id="no observer"),
-        pytest.param({"requests": [request(capacity={"requests": {}})]}, 'request "r": capacity', id="a part"),
-        pytest.param({"requests": [request(tomorrow=1)]}, 'request "r": tomorrow', id="not known yet"),
-        pytest.param({"requests": [request(allocationMode="Some")]}, 'request "r": allocationMode Some', id="a mode"),
-        pytest.param({"requests": [request(selectors=[{"wasm": 1}])]}, 'request "r": selectors.wasm', id="a selector"),
-        pytest.param({"constraints": [{"distinctAttribute": "a/b"}]}, "constraints.distinctAttribute", id="distinct"),
-        pytest.param({"config": [{"clear": 1}]}, "config.clear", id="a parameter"),
-        pytest.param(
-            {"config": [{"opaque": {"driver": "d", "parameters": "x" * 16_384}}]},
-            "a spec of 16,443 bytes",
-            id="far too much",
-        ),
-        pytest.param({"tomorrow": 1}, "tomorrow", id="of the claim"),
-    ],
-)
-def test_a_claim_with_a_field_that_is_not_known_names_it(devices: dict[str, Any], want: str) -> None:
-    """The sentence says in which request."""
-    assert claim_of(**devices).unserved == want
 
 
 def test_an_allocation() -> None:

@@ -33,18 +33,8 @@ _HARMLESS_KINDS: Final = frozenset(
     {*WATCH, *HARD, "killed", "terminated", "wrong clock", "kubelet slow", "kubelet rejects", "page expired"}
 ) - {PAUSE}
 _HARMLESS_TARGETS: Final = frozenset(
-    {
-        "bindings",
-        "deletes",
-        "events",
-        "statuses",
-        "claims",
-        "lists",
-        "pods",
-        "nodes",
-        "resourceclaims",
-        "resourceslices",
-    }
+    {"bindings", "deletes", "events", "statuses", "claims", "lists", "pods", "nodes"}
+    | {"resourceclaims", "resourceslices"}
 )
 """Traffic and tables with which the Lease has nothing to do."""
 
