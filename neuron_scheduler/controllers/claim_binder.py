@@ -48,12 +48,7 @@ log = logs.logger(__name__)
 
 @attrs.define(eq=False, kw_only=True)
 class ClaimBinder:
-    """
-    Writes claims.
-
-    Attributes:
-        tell: called with what has changed in the cluster memory.
-    """
+    """Writes claims; `tell` is called with what has changed in the cluster memory."""
 
     OBSERVES: ClassVar[Kinds] = (DevicesChanged,)
 

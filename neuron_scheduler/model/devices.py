@@ -239,14 +239,13 @@ class ClaimReference:
 
     Attributes:
         name: in the pod's spec.
-        claim_name: of the claim; empty while a claim of a template is not made, or if none is needed (`needs_none`).
+        claim_name: of the claim; empty while a claim of a template is not made, None if none is needed.
         is_generated: it is made from a template, for this pod alone.
     """
 
     name: str
-    claim_name: str = ""
+    claim_name: str | None = ""
     is_generated: bool = False
-    needs_none: bool = False
 
 
 DeviceObject: TypeAlias = ResourceSlice | DeviceClass | ResourceClaim | DeviceTaintRule

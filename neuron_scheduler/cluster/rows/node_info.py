@@ -105,10 +105,9 @@ def neuron_usage_of(machine: Machine | None, pod_infos: Mapping[str, PodInfo], c
             double_booked |= held & pod_info.cores
             held |= pod_info.cores
             has_multi_unit_pod |= _holds_several_units(pod_info, machine)
+    given = machine.all_cores
     if machine.published is not None:  # pods may share a claim
         given, double_booked = CoreMask(machine.published.all), claimed.twice
-    else:
-        given = machine.all_cores
     return NeuronUsage(
         given & ~held, double_booked, has_multi_unit_pod, unknown_holders, unknown_devices, unknown_cores
     )

@@ -349,7 +349,7 @@ class Claims:
         """Return a pod's claims, and why it has to wait for one; empty if it has not."""
         found, problem = dict[str, ResourceClaim](), ""
         for reference in raw.claims:
-            if not reference.needs_none:
+            if reference.claim_name is not None:
                 claim = self.claims.get(f"{raw.namespace}/{reference.claim_name}") if reference.claim_name else None
                 problem = problem or self._problem(raw, reference, claim)
                 if claim is not None:

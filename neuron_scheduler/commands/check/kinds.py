@@ -101,21 +101,20 @@ def with_configuration(workload: SeenWorkload, config_maps: Iterable[Mapping[str
     """Return a Deployment with what its flags and its ConfigMaps say: which names it serves, and what is on."""
     if workload.mode == "extender":
         return attrs.evolve(workload, serves=())
-    contents = [*_configurations(config_maps)]
-    profiles = [each for content in contents for each in _profiles(content)]
-    names = [str(profile.get("schedulerName") or default) for default, profile in profiles]
+    profiles = list(_profiles(config_maps))
+    names = [str(profile.get("schedulerName") or default) for _, default, profile in profiles]
     usual = ("my-scheduler",) if workload.mode else None
-    asking = any(isinstance(profile.get("capacityRequests"), dict) for _, profile in profiles)
+    asking = any(isinstance(profile.get("capacityRequests"), dict) for *_, profile in profiles)
     return attrs.evolve(
         workload,
         serves=workload.flagged_names or tuple(dict.fromkeys(names)) or usual,
         asks=bool(workload.mode) and asking,
-        claims=any(content.get("claims") is True for content in contents),
+        claims=any(content.get("claims") is True for content, *_ in profiles),
     )
 
 
-def _configurations(config_maps: Iterable[Mapping[str, str]]) -> Iterator[Mapping[str, Any]]:
-    """Yield the contents of configuration files."""
+def _profiles(config_maps: Iterable[Mapping[str, str]]) -> Iterator[tuple[Mapping[str, Any], str, Mapping[str, Any]]]:
+    """Yield the profiles of configuration files: what else the file has, and the name of a profile that has none."""
     import yaml  # takes 30 ms to import
 
     for text in (text for data in config_maps for text in data.values() if "SchedulerConfiguration" in text):
@@ -125,12 +124,7 @@ def _configurations(config_maps: Iterable[Mapping[str, str]]) -> Iterator[Mappin
             continue
         kind = content.get("kind") if isinstance(content, dict) else None
         if kind in ("KubeSchedulerConfiguration", "NeuronSchedulerConfiguration"):
-            yield content
-
-
-def _profiles(content: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the profiles of a configuration, each with the scheduler name that it has if it names none."""
-    default = DEFAULT_SCHEDULER if content["kind"].startswith("Kube") else "my-scheduler"
-    profiles = content.get("profiles") or [{}]
-    if isinstance(profiles, list):
-        yield from ((default, profile) for profile in profiles if isinstance(profile, dict))
+            default = DEFAULT_SCHEDULER if kind.startswith("Kube") else "my-scheduler"
+            profiles = content.get("profiles") or [{}]
+            if isinstance(profiles, list):
+                yield from ((content, default, profile) for profile in profiles if isinstance(profile, dict))

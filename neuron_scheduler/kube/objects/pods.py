@@ -95,13 +95,12 @@ def _read(pod: wire.Pod) -> Pod | None:
 
 
 def _claims(spec: wire.PodSpec, status: wire.PodStatus) -> tuple[ClaimReference, ...]:
-    made = {each.name: each.resource_claim_name or "" for each in status.resource_claim_statuses or ()}
+    made = {each.name: each.resource_claim_name for each in status.resource_claim_statuses or ()}
     return tuple(
         ClaimReference(
             claim.name,
             claim.resource_claim_name or made.get(claim.name, ""),
             is_generated=claim.resource_claim_name is None,
-            needs_none=claim.resource_claim_name is None and made.get(claim.name) == "",
         )
         for claim in spec.resource_claims or ()
     )

@@ -269,7 +269,6 @@ class PlacedSpec(Wire):
 class PodClaim(Wire):
     name: str
     resource_claim_name: str | None = None
-    resource_claim_template_name: str | None = None
 
 
 class PodClaimStatus(Wire):

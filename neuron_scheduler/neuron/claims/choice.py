@@ -127,27 +127,25 @@ class _Chooser:
         return self._disjoint(alone, requests) is not None
 
     def _has_enough(self, masks: Sequence[int]) -> bool:
-        for demand, mask in zip(self.demands, masks, strict=True):
-            if demand.count == ALL:
-                if not demand.matching or demand.matching & ~(mask & self.available):
-                    return False
-            elif (mask & self.available).bit_count() < demand.count:
-                return False
-        return True
+        return all(
+            demand.matching and not demand.matching & ~(mask & self.available)
+            if demand.count == ALL
+            else (mask & self.available).bit_count() >= demand.count
+            for demand, mask in zip(self.demands, masks, strict=True)
+        )
 
     def _pick(self, masks: Sequence[int]) -> Choice | None:
         """Return sets within these masks: the best for each request in turn, else any that are disjoint."""
-        order = sorted(range(len(masks)), key=lambda number: self._slack(number, masks[number]))
+        counts = [demand.count for demand in self.demands]
+        order = sorted(
+            range(len(masks)), key=lambda n: counts[n] and (masks[n] & self.available).bit_count() - counts[n]
+        )
         sets = self._in_turn(order, masks) or self._disjoint(masks)
         if sets is None:
             return None
         levels = self._levels()
         taken = [levels[bit] for chosen in sets for bit in bits_of(chosen) if bit < len(levels)]
         return Choice(tuple(sets), max(taken, default=0))
-
-    def _slack(self, number: int, mask: int) -> int:
-        count = self.demands[number].count
-        return 0 if count == ALL else (mask & self.available).bit_count() - count
 
     def _in_turn(self, order: Sequence[int], masks: Sequence[int]) -> list[int] | None:
         left, sets = self.available, [0] * len(masks)

@@ -236,15 +236,10 @@ def legal_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
 
 
 def fits(request: NeuronRequest | None, node_info: NodeInfo) -> bool:
-    """Return whether one node has a free block for a request, if pods whose ids are unknown hold nothing."""
+    """Return whether a node has a free block, or may have one, if pods whose ids are unknown hold nothing."""
     if request is None or node_info.machine is None or node_info.node.neuron_fault:
         return False
-    return place(node_info.machine, node_info.free_cores, request) is not None
-
-
-def may_fit(request: NeuronRequest | None, node_info: NodeInfo) -> bool:
-    """Return `fits`, or True where that takes long."""
-    return (request is not None and request.asks_much) or fits(request, node_info)
+    return request.asks_much or place(node_info.machine, node_info.free_cores, request) is not None
 
 
 def nodes_with_block(view: View, pod: Pod, among: NodeSet) -> NodeSet:
@@ -294,7 +289,7 @@ PLUGIN: Final = Plugin(
             ClusterEvent.ASSIGNED_POD_GONE,
         }
     ),
-    hint=RowHint(attrgetter("neuron"), may_fit),
+    hint=RowHint(attrgetter("neuron"), fits),
     cause=Cause.INVALID_COUNT,
     causes={
         **dict.fromkeys(UNHEALTHY.values(), Cause.UNHEALTHY),

@@ -135,7 +135,7 @@ GENERATED = ClaimReference("r", "c", is_generated=True)
         ((GENERATED,), claim(owner_uid="other"), 'resourceclaim "c" was not created for this pod'),
         ((GENERATED,), claim(owner_uid="uid-p", terminating=True), 'resourceclaim "c" is being deleted'),
         ((GENERATED,), claim(owner_uid="uid-p"), ""),
-        ((ClaimReference("r", is_generated=True, needs_none=True),), claim(), ""),
+        ((ClaimReference("r", None, is_generated=True),), claim(), ""),
     ],
 )
 def test_for_what_a_pod_waits(references: tuple[ClaimReference, ...], known: ResourceClaim, want: str) -> None:

@@ -62,12 +62,9 @@ def _with_both(snapshot: Snapshot) -> Iterator[Finding]:
         make, effect = error, "two pods may get the same devices"
         if snapshot.has_claims:
             make, effect = warning, "no new pod with Neuron goes there"
-        message = (
-            f"{count_text(len(both), 'node gives', 'nodes give')} Neuron devices by counts and by claims: {effect}"
-        )
         yield make(
             "nodes-with-counts-and-claims",
-            message,
+            f"{count_text(len(both), 'node gives', 'nodes give')} Neuron devices by counts and by claims: {effect}",
             advice="Keep the device plugin or AWS's DRA driver off each node (docs/claims.md)",
             objects=both,
         )

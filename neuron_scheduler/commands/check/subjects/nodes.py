@@ -82,11 +82,7 @@ def _faults(nodes: list[Node], publishing: set[str]) -> Iterator[Finding]:
     if unreadable:
         yield warning("unreadable-nodes", "Nodes that cannot be read get no new pods", objects=unreadable)
     nodes = [node for node in nodes if not node.refusal]
-    absent = [
-        node.name
-        for node in nodes
-        if has_neuron_type(node) and machine_of(node) is None and node.name not in publishing
-    ]
+    absent = sorted({node.name for node in nodes if has_neuron_type(node) and machine_of(node) is None} - publishing)
     if absent:
         yield warning(
             "nodes-without-device-plugin",
