@@ -25,7 +25,7 @@ Who is told of what, by the modules of the observers:
     AssumedPodChanged   queue_observer, allocate_fence
     PodBound            queue_observer, allocate_fence, foreign_nominations, machines
     PodGone             queue_observer, allocate_fence, preemption_executor, rejections, volume_binder, pod_reporter,
-                        watch_log, claim_binder, foreign_nominations, machines
+                        watch_log, foreign_nominations, machines
     SpaceChanged        allocate_fence, preemption_executor, foreign_nominations
     PodDoubted          watch_log
     NodeChanged         queue_observer, preemption_executor, watch_log, machines
