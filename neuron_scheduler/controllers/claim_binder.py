@@ -147,7 +147,14 @@ class ClaimBinder:
         finally:
             self._resolve(self.claims.end_writing(pod.uid))
 
+    def settle(self, uid: str) -> None:
+        """Resolve a pod now that is left to resolve: it is about to be decided."""
+        if uid in self.claims.unresolved:
+            self._resolve([uid])
+
     async def _write_all(self, pod: Pod, writes: Sequence[ClaimWrite]) -> BindOutcome | None:
+        if pod.open_claims != tuple(each.claim.uid for each in writes if each.claim.allocation is None):
+            return _refusal("its claims meant something else when it was decided")
         for write in writes:
             if not self.may_bind():
                 return Fenced()

@@ -173,6 +173,8 @@ class PodAttempts:
         profile = self.profiles[queued.pod.scheduler_name]
         if not await self._warm_up_for(queued, profile):
             return None
+        if self.claims is not None:
+            self.claims.settle(queued.pod.uid)
         pod, started = queued.pod, self.clock()
         if _attempts.is_enabled:
             _attempts.info("Attempting to schedule pod", pod=pod.key)

@@ -135,6 +135,7 @@ class Pod:
         group: the pods with which it starts; None for a pod by itself.
         rank: its number among them, the order in which members are placed.
         claims: its references to claims on devices.
+        open_claims: the uids of its claims without devices, in the order in which `neuron` asks for them.
         devices: what its claims have been given.
     """
 
@@ -171,6 +172,7 @@ class Pod:
     group: PodGroup | None = None
     rank: int = 0
     claims: tuple[ClaimReference, ...] = ()
+    open_claims: tuple[str, ...] = ()
     devices: tuple[DeviceKey, ...] = ()
 
     @property

@@ -326,8 +326,8 @@ class Claims:
         """Return a pod with what its claims mean to a scheduler."""
         decided = self._decided.get(raw.uid)
         if decided is not None:
-            constraints = decided.constraints
-            return attrs.evolve(raw, neuron=decided.neuron, constraints=constraints, devices=decided.devices)
+            kept = {name: getattr(decided, name) for name in ("neuron", "constraints", "open_claims", "devices")}
+            return attrs.evolve(raw, **kept)
         (claims, problem), constraints = self._claims_of(raw), attrs.evolve(raw.constraints, resource_claims=())
         devices = tuple(device for each in claims if each.allocation for device in each.allocation.devices)
         if raw.node_name:
@@ -342,8 +342,8 @@ class Claims:
         wanted = raw.refusal or self._refusal(raw, claims) or self._wanted_of(open_claims)
         if isinstance(wanted, str):
             return attrs.evolve(raw, refusal=wanted, devices=devices, constraints=constraints)
-        neuron = self._request(wanted) if open_claims else None
-        return attrs.evolve(raw, neuron=neuron, devices=devices, constraints=constraints)
+        neuron, uids = self._request(wanted) if open_claims else None, tuple(each.uid for each in open_claims)
+        return attrs.evolve(raw, neuron=neuron, open_claims=uids, devices=devices, constraints=constraints)
 
     def _claims_of(self, raw: Pod) -> tuple[list[ResourceClaim], str]:
         """Return a pod's claims, and why it has to wait for one; empty if it has not."""
@@ -430,9 +430,8 @@ class Claims:
         if node.published is not None and wanted is not None:
             for request, chosen in zip(wanted.requests, sets, strict=True):
                 results[request.claim] += [(request, key) for key in node.published.keys_of((chosen,), node.name)]
-        claims, _ = self._claims_of(pod)
-        numbers = {each.key: number for number, each in enumerate(each for each in claims if each.allocation is None)}
-        return tuple(ClaimWrite(each, node.name, tuple(results[numbers.get(each.key, -1)])) for each in claims)
+        claims, numbers = self._claims_of(pod)[0], {uid: number for number, uid in enumerate(pod.open_claims)}
+        return tuple(ClaimWrite(each, node.name, tuple(results[numbers.get(each.uid, -1)])) for each in claims)
 
 
 def _keys_of(raw: Pod) -> dict[str, None]:

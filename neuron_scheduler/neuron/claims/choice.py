@@ -29,8 +29,11 @@ ALL: Final = 0
 MOST_OF_A_CLAIM: Final = 32
 MOST_COMPARED: Final = 16
 """Combinations of values of which the best is taken: as many as there are groups of a machine."""
-MOST_LOOKS: Final = 1_000
+MOST_LOOKS: Final = 4_000
 """Devices of a search for which a place is looked for; after that the answer is "does not fit", which is safe."""
+
+ENOUGH_LOOKS: Final = 500
+"""After these, any answer will do."""
 
 
 @attrs.frozen(cache_hash=True)
@@ -106,7 +109,12 @@ class _Chooser:
                 possible = [value for value in values if self._suffices(masks, value, requests)]
                 others.append((tuple(possible), requests))
         others.sort(key=lambda each: len(each[0]))  # what is impossible ends the search at once
-        return _least(map(self._pick, islice(self._narrow(tuple(others), tuple(masks)), MOST_COMPARED)))
+        found: Choice | None = None
+        for narrowed in islice(self._narrow(tuple(others), tuple(masks)), MOST_COMPARED):
+            found = _least((found, self._pick(narrowed)))
+            if found is not None and self._looks > ENOUGH_LOOKS:
+                break
+        return found
 
     def _narrow(self, constraints: Constraints, masks: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """Yield what each request may get for each combination of the constraints' values that leaves enough."""

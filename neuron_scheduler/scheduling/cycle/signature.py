@@ -35,6 +35,7 @@ IDENTITY_AND_STATUS: Final = frozenset(
         _POD.observed_generation,
         _POD.preempted,
         _POD.claims,  # what they mean is in `neuron`, `gates`, `refusal` and `constraints.claimed_on`
+        _POD.open_claims,
         _POD.devices,
     )
 )
