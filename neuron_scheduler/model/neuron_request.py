@@ -44,6 +44,7 @@ class NeuronRequest:
         cores_each: how many cores each container also asks for per device, which must be all of them; 0 for none.
         pairs: whether its profile allows aligned pairs of devices (`Machine.with_pairs`).
         wanted: what the pod's claims ask for, on machines that drivers publish; None for a request by counts.
+        asks_much: whether it may take milliseconds to find devices on one node; not for what AWS's templates ask.
 
     Raises:
         ValueError: the total is not that of these counts.
@@ -58,6 +59,7 @@ class NeuronRequest:
     cores_each: int = 0
     pairs: bool = False
     wanted: WantedDevices | None = None
+    asks_much: bool = False
 
     def __attrs_post_init__(self) -> None:
         needed = sum(self.widest)
@@ -78,13 +80,6 @@ class NeuronRequest:
     def is_one_unit(self) -> bool:
         """Whether it is a single device or core: valid on every type, and served by the plugin without annotations."""
         return self.total == 1 and not self.cores_each
-
-    @property
-    def asks_much(self) -> bool:
-        """Whether it may take milliseconds to find devices on one node; for what AWS's templates ask, it does not."""
-        requests, constraints = (self.wanted.requests, self.wanted.constraints) if self.wanted else ((), ())
-        selecting = sum(len(selector) for request in requests for selector in request.selectors)
-        return len(requests) > 4 or len(constraints) > 2 or selecting > 600
 
     @property
     def units(self) -> frozenset[Unit]:

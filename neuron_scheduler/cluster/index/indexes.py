@@ -64,12 +64,16 @@ class _Index:
     Attributes:
         position: the position in the log up to which it is correct.
         last_used: the end of the log then.
+        at_once: how many rows are read in a step.
     """
 
     definition: Callable[[Any], Any]
     data: Any
     position: int
     last_used: int
+    at_once: int = attrs.field(
+        init=False, default=attrs.Factory(lambda self: _at_once(self.definition), takes_self=True)
+    )
 
     def apply(self, slot: Slot, old: Any, new: Any) -> None:
         before = self.data.NOTHING if old is None else self.definition(old)
@@ -138,7 +142,7 @@ class Indexes(Generic[Row]):
     def is_ready(self, definition: Callable[[Any], Any]) -> bool:
         """Return whether there is an index with this definition that has few changes to catch up with."""
         index = self._by_definition.get(definition) or self._derived.get(definition)
-        return index is not None and self.log.end - index.position <= _at_once(definition)
+        return index is not None and self.log.end - index.position <= index.at_once
 
     def prepare(
         self, definition: Callable[[Row], Any], index_type: type[Postings | Column], rows: Sequence[Row | None]
@@ -158,7 +162,7 @@ class Indexes(Generic[Row]):
             if self.log.covers(start):
                 self._add(definition, data, start)
         while (index := self._by_definition.get(definition)) is not None and not self.is_ready(definition):
-            _catch_up(index, self.log, most=_at_once(definition))
+            _catch_up(index, self.log, most=index.at_once)
             yield
 
     def prepare_derived(self, derived: DerivedIndex[Row], rows: Sequence[Row | None]) -> Iterator[None]:

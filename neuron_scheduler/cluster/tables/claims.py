@@ -421,7 +421,9 @@ class Claims:
         neuron = [each for each in wanted.requests if NEURON_DRIVER in "".join(each.selectors)]
         is_open = any(not each.count or WHOLE in "".join(each.selectors) for each in neuron)
         total = self._largest if is_open else sum(each.count for each in neuron)
-        return NeuronRequest(Unit.DEVICE, (total,), total, resource=NEURON_CLAIMS, wanted=wanted)
+        selecting = sum(len(selector) for request in wanted.requests for selector in request.selectors)
+        much = len(wanted.requests) > 4 or len(wanted.constraints) > 2 or selecting > 600
+        return NeuronRequest(Unit.DEVICE, (total,), total, resource=NEURON_CLAIMS, wanted=wanted, asks_much=much)
 
     def plan(self, pod: Pod, node: Node, sets: Sequence[int]) -> tuple[ClaimWrite, ...]:
         """Return what is to be written to a pod's claims, whose requests get these sets of a node's devices."""

@@ -102,9 +102,10 @@ def take(cluster: Cluster, pod: Pod, decision: Decision) -> AssumedPod:
         ValueError: the pod is on a node already, or the decision is out of date.
     """
     allocation, nominated = _allocation(cluster, pod, decision), cluster.nomination(pod.uid)
-    assumed, row = assigned_pod(pod, decision.node_name, allocation), cluster.node(decision.node_name)
-    if decision.placement is not None and decision.placement.sets and row is not None:
-        chosen = row.node.published.keys_of(decision.placement.sets, decision.node_name)
+    assumed = assigned_pod(pod, decision.node_name, allocation)
+    if decision.placement is not None and decision.placement.sets:
+        row = cluster.node(decision.node_name)
+        chosen = () if row is None else row.node.published.keys_of(decision.placement.sets, decision.node_name)
         assumed = attrs.evolve(assumed, devices=(*pod.devices, *chosen))
     cluster.assume(assumed, decision.cores)
     return AssumedPod(pod, decision, allocation, nominated=nominated)

@@ -70,10 +70,7 @@ class BlockLevel:
     """
 
     request: NeuronRequest
-
-    @property
-    def is_slow(self) -> bool:
-        return self.request.asks_much
+    is_slow: bool = attrs.field(init=False, default=attrs.Factory(lambda self: self.request.asks_much, takes_self=True))
 
     def __call__(self, node_info: NodeInfo) -> Values:
         machine, neuron_usage = node_info.machine, node_info.neuron_usage
@@ -95,10 +92,7 @@ class IllegalCount:
     """Index definition: nodes that have as much as a request is for, and never serve it, by the reason."""
 
     request: NeuronRequest
-
-    @property
-    def is_slow(self) -> bool:
-        return self.request.asks_much
+    is_slow: bool = attrs.field(init=False, default=attrs.Factory(lambda self: self.request.asks_much, takes_self=True))
 
     def __call__(self, node: Node) -> Values:
         machine, request = machine_of(node), self.request
