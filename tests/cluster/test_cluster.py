@@ -97,7 +97,7 @@ def test_nodes_launched_together_keep_the_numbering_in_any_order(monkeypatch: py
 @pytest.mark.parametrize("old", [0, 3])
 def test_nodes_launched_by_the_hundred_keep_the_indexes(monkeypatch: pytest.MonkeyPatch, old: int) -> None:
     """The last nodes get other slots in their order now and then; older ones that came late stay as they are."""
-    monkeypatch.setattr(nodes, "_MOST_YOUNG_LATECOMERS", 8)
+    monkeypatch.setattr(nodes, "_ORDERED_EVERY", 8)
     monkeypatch.setattr(nodes, "_LAST", 64)
     dice, second = Random(old), 30
     launched = [node(f"n{n:03}", cpu=n + 1, created=1 + n // second) for n in range(600)]

@@ -113,7 +113,7 @@ def short_memory() -> Iterator[None]:
         patch.setattr(pod_table, "_MOST_COLUMNS", 16)
         patch.setattr(nodes, "_MOST_RELABELINGS", 8)
         patch.setattr(nodes, "_MOST_LATECOMERS", 2)
-        patch.setattr(nodes, "_MOST_YOUNG_LATECOMERS", 0)
+        patch.setattr(nodes, "_ORDERED_EVERY", 1)
         patch.setattr(nodes, "_LAST", 4)
         yield
 

@@ -47,8 +47,8 @@ from neuron_scheduler.model.selectors import PodAffinityTerm
 
 _MOST_HOLES = 64  # more than there are nodes
 _MOST_LATECOMERS = 512
-_MOST_YOUNG_LATECOMERS = 64  # since the last nodes were put into order
-_LAST = 1024  # nodes that are put into order; most of the time it takes a tenth of them
+_ORDERED_EVERY = 64  # slots; then the last nodes are put into order
+_LAST = 1024  # slots of which only those from the first latecomer's place on get other nodes: a tenth as a rule
 _ROWS_AT_ONCE = 512
 _MOST_RELABELINGS = 2048  # changes of labels that are kept for the rollups
 _Age = tuple[float, str, str]
@@ -129,7 +129,6 @@ class NodeTable:
     _headless: dict[str, NodeInfo] = attrs.field(factory=dict)
     _latecomers: list[tuple[_Age, Slot]] = attrs.field(factory=list)  # the oldest first
     _late: NodeSet = NO_NODES
-    _left_late: int = 0  # latecomers when the last nodes were put into order
     _newest: _Age | None = None  # without the latecomers
     _relabelings: Relabelings = attrs.field(factory=Relabelings)
     _last_terms: dict[TermKind, tuple[object, list[tuple[PodAffinityTerm, Column]]]] = attrs.field(factory=dict)
@@ -358,11 +357,8 @@ class NodeTable:
         holes = len(self.slots) - len(self.slot_of)
         if holes > len(self.slot_of) + _MOST_HOLES or len(self._latecomers) > _MOST_LATECOMERS:
             self._renumber()
-        elif len(self._latecomers) > self._left_late + _MOST_YOUNG_LATECOMERS:
+        elif self._latecomers and len(self.slots) % _ORDERED_EVERY == 0:
             self._order_the_last()
-        else:
-            return
-        self._left_late = len(self._latecomers)
 
     def _order_the_last(self) -> None:
         """Give the last nodes other slots if they have arrived in another order; all indexes follow."""
