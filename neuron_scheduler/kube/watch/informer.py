@@ -441,8 +441,10 @@ class Informer(Generic[T]):
             left.pop(decoded.key, None)
             if number % BATCH == 0:
                 await checkpoint()
-        for key in left:
+        for number, key in enumerate(left, start=1):
             self._store.remove(key)
+            if number % BATCH == 0:
+                await checkpoint()
 
     async def _watch(self) -> None:
         seconds = SHORT_WATCH if self._is_hurried else WATCH_SECONDS + int(WATCH_SECONDS * self.random() / 3)

@@ -614,3 +614,17 @@ async def test_a_takeover_lists_if_the_watch_does_not_show_it_in_time(
                 await anyio.lowlevel.checkpoint()
             await informer.catch_up()
             assert (log.lines, informer.lists) == (["+a", "+b", "-a"], 2)
+
+
+async def test_other_tasks_run_while_very_many_deletions_are_handed_over() -> None:
+    """After a watch that lost them, as when it begins anew after 410."""
+    pods, seen = [at("1", f"p{number}") for number in range(100)], set[int]()
+    script = (listing(*pods), watching(error_event(410)), listing(version="20"), watching(then="silent"))
+    async with scripted(*script) as (_, client):
+        informer = informer_of(client, Log())
+        async with running(informer):
+            while informer.lists < 2:
+                if informer.lists:
+                    seen.add(len(informer))
+                await anyio.lowlevel.checkpoint()
+    assert {25, 50, 75} < seen
