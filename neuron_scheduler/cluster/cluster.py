@@ -273,6 +273,8 @@ class Cluster:
         self._refresh(self.volumes.remove(storage))
 
     def fork(self) -> Self:
+        # The fork gets the old dictionary: after many removals the first copy is slow, and copies of a copy are fast.
+        where, self._where = self._where, dict(self._where)
         return type(self)(
             workloads=self.workloads.fork(),
             namespaces=self.namespaces.fork(),
@@ -281,7 +283,7 @@ class Cluster:
             placed_groups=self.placed_groups.fork(),
             budgets=self.budgets.fork(),
             table=self._table.fork(),
-            where=dict(self._where),
+            where=where,
             assumed=set(self._assumed),
             nominated_nodes=dict(self._nominated_nodes),
         )

@@ -205,9 +205,8 @@ class PodTable:
     def fork(self) -> "PodTable":
         """Return an independent copy; a posting is copied when one of the two changes it, counts are built anew."""
         self._own = set()
-        return PodTable(
-            pods=dict(self._pods), postings=dict(self._postings), namespaces=dict(self._namespaces), own=set()
-        )
+        pods, self._pods = self._pods, dict(self._pods)  # as in `Cluster.fork`
+        return PodTable(pods=pods, postings=dict(self._postings), namespaces=dict(self._namespaces), own=set())
 
     def _make_own(self, key: tuple[str, ...]) -> None:
         """Copy a posting that a fork may have, before it is changed."""
