@@ -169,26 +169,16 @@ def test_a_page_without_answers(helm: Helm) -> None:
     assert "components.page needs components.questions=true" in complaint
 
 
-def test_machines_for_kube_scheduler_s_pods(helm: Helm) -> None:
-    """Machines are asked for pods of our own queue, so without one the component is refused."""
+@pytest.mark.parametrize("name", ["capacityRequests", "claims"])
+def test_what_kube_scheduler_s_pods_do_not_get(helm: Helm, name: str) -> None:
+    """Machines are asked for, and claims written, for pods of our own queue; without one the component is refused."""
     flags = values(
         scheduler__customScheduler__enabled=False,
         scheduler__defaultScheduler__enabled=True,
-        components__capacityRequests=True,
+        **{f"components__{name}": True},
     )
     complaint = helm.refusal("template", "neuron-scheduler", CHART, *ON, *flags)
-    assert "components.capacityRequests needs scheduler.customScheduler.enabled=true" in complaint
-
-
-def test_claims_of_kube_scheduler_s_pods(helm: Helm) -> None:
-    """kube-scheduler asks no extender about claims, so without a queue of our own the component is refused."""
-    flags = values(
-        scheduler__customScheduler__enabled=False,
-        scheduler__defaultScheduler__enabled=True,
-        components__claims=True,
-    )
-    complaint = helm.refusal("template", "neuron-scheduler", CHART, *ON, *flags)
-    assert "components.claims needs scheduler.customScheduler.enabled=true" in complaint
+    assert f"components.{name} needs scheduler.customScheduler.enabled=true" in complaint
 
 
 def test_a_profile_may_limit_the_machines(helm: Helm, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from tests.simulation.claim_deeds import CreateClaim, DeleteClaim, Publish, Withdraw
+from tests.simulation.claim_deeds import ALL, CreateClaim, DeleteClaim, Publish
 from tests.simulation.deed_choices import after, moment
 from tests.simulation.deeds import (
     Annotate,
@@ -136,7 +136,7 @@ def _devices(dice: Random, nodes: tuple[tuple[str, str], ...], quiet_at: float) 
             case "in parts":
                 yield from (Publish(at=first, node=node, generation=generation, is_complete=False), again)
             case "withdrawn":
-                yield from (Withdraw(at=first, node=node), again)
+                yield from (Publish(at=first, node=node, missing=ALL), again)
             case "replaced":
                 yield from (DeleteNode(at=first, node=node), CreateNode(at=second, node=node, instance_type=KIND))
                 yield attrs.evolve(again, at=round(min(second + dice.choice((0.0, 2.0)), quiet_at), 3))

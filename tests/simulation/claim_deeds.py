@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 FOREIGN: Final = "example.com/audit"
 """A finalizer of somebody else on a claim."""
+ALL: Final = 16
 TEMPLATES: Final = {
     "one": devices(1),
     "two": devices(2, 4),
@@ -26,7 +27,7 @@ TEMPLATES: Final = {
 @attrs.frozen(kw_only=True)
 class Publish:
     """
-    The driver of a node publishes its devices again.
+    The driver of a node publishes its devices again, or ends and takes its slice away.
 
     Attributes:
         missing, tainted: so many devices have gone, and so many others have a taint.
@@ -45,7 +46,10 @@ class Publish:
         return f"publish devices of node {self.node}, generation {self.generation}{without}"
 
     def done_in(self, world: "World") -> None:
-        body = neuron_slice(self.node, 16 - self.missing)
+        if self.missing == ALL:
+            world.registry.delete(SLICES, "", self.node, {})
+            return
+        body = neuron_slice(self.node, ALL - self.missing)
         body["spec"]["pool"] |= {"generation": self.generation, "resourceSliceCount": 2 - self.is_complete}
         for device in body["spec"]["devices"][: self.tainted]:
             device["taints"] = [{"key": "example.com/sick", "effect": "NoSchedule"}]
@@ -53,20 +57,6 @@ class Publish:
             world.registry.update(SLICES, "", self.node, body)
         elif world.store.get(NODES.storage, "", self.node) is not None:
             world.registry.create(SLICES, "", body)
-
-
-@attrs.frozen(kw_only=True)
-class Withdraw:
-    """The driver of a node ends, and takes its slice away."""
-
-    at: float
-    node: str
-
-    def __str__(self) -> str:
-        return f"withdraw the devices of node {self.node}"
-
-    def done_in(self, world: "World") -> None:
-        world.registry.delete(SLICES, "", self.node, {})
 
 
 @attrs.frozen(kw_only=True)

@@ -152,13 +152,10 @@ def test_for_what_a_pod_waits(references: tuple[ClaimReference, ...], known: Res
         (claim(reserved_for_others=True), 'resourceclaim "c" is reserved for something that is no pod'),
         (
             claim("c", DeviceRequest("r", NEURON_DRIVER, 1, ("x" * 1_001,))),
-            "its claims have 1001 characters of selectors, and at most 1000 are served",
+            "its claims have 1001 characters of",
         ),
         (claim(constraints=(MatchAttribute("a"),) * 9), "its claims have 9 constraints, and at most 8 are served"),
-        (
-            claim("c", DeviceRequest("r", "none")),
-            'resourceclaim "c", request "r": device class none does not exist',
-        ),
+        (claim("c", DeviceRequest("r", "none")), 'resourceclaim "c", request "r": device class none does not exist'),
         (claim("c", *(DeviceRequest(str(n), NEURON_DRIVER) for n in range(33))), "its claims have 33 requests, and at"),
     ],
 )
