@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from neuron_scheduler.commands.check.subjects import commands
 from neuron_scheduler.commands.check.subjects.finding import Finding, error, note, ok, unknown, warning
+from neuron_scheduler.commands.check.subjects.known import CLAIMS
 from neuron_scheduler.commands.check.subjects.snapshot import Snapshot, Unread
 from neuron_scheduler.model.devices import NEURON_DRIVER
 from neuron_scheduler.model.resources import NEURON_NAMES
@@ -36,6 +37,12 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
         )
     yield from _with_both(snapshot)
     yield from _of_other_schedulers(snapshot)
+    if CLAIMS in snapshot.policies and snapshot.ours and not snapshot.has_claims:
+        yield warning(
+            "claims-policy-left",
+            f"The policy {CLAIMS} is there, and claims are off: nobody gives Neuron devices to claims",
+            command="kubectl delete --ignore-not-found -k manifests/components/claims",
+        )
 
 
 def _of_other_schedulers(snapshot: Snapshot) -> Iterator[Finding]:

@@ -102,6 +102,7 @@ CASES: Final[dict[str, Snapshot]] = {
     # claims
     "claims-unknown": sick(publishing=FORBIDDEN),
     "claims-off": sick(publishing=frozenset({"trn2-dra"})),
+    "claims-policy-left": sick(policies={**POLICIES, CLAIMS: {}}),
     "nodes-with-counts-and-claims": sick(publishing=frozenset({"trn1-a"})),
     "claims-of-other-schedulers": attrs.evolve(CLAIMING, cluster=cluster_of([node("trn1-a")], [HOLDER])),
     # installation
