@@ -22,7 +22,7 @@ import attrs
 from neuron_scheduler.cluster.changes import Change, DevicesChanged, Kinds
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.fold import resolve_pods
-from neuron_scheduler.cluster.tables.claims import Claims
+from neuron_scheduler.cluster.tables.claims import AT_ONCE, Claims
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Gone, Refused
 from neuron_scheduler.kube.writes.claim_writer import ClaimFailed, ClaimWriter
@@ -76,7 +76,7 @@ class ClaimBinder:
         """Tell owners which claims are missing, and take back what is of no use, from time to time."""
         for number in count():
             await anyio.sleep(_LOOK)
-            while self.claims.unresolved:  # of many pods, an event resolves the first
+            for _ in range(0, len(self.claims.unresolved), AT_ONCE):  # of many pods, an event resolves the first
                 self._resolve(())
                 await anyio.lowlevel.checkpoint()
             await self._report_missing()

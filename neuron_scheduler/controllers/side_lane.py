@@ -5,13 +5,13 @@ A pod with many terms about other pods is compared with all of them: up to some 
 happens here, one pod at a time, in turns with the scheduling loop, which then schedules the pod next.
 """
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.kube.writes.work_queue import DelayingQueue
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.queue.places import QueuedPod
@@ -40,12 +40,16 @@ class SideLane:
     clock: Callable[[], float]
     on_ready: Callable[[], None]
     on_crash: Callable[[QueuedPod, Exception], None]
-    _waiting: asyncio.Queue[QueuedPod] = attrs.field(factory=asyncio.Queue, init=False)
+    _waiting: DelayingQueue[QueuedPod] = attrs.field(init=False)
     ready: deque[QueuedPod] = attrs.field(factory=deque, init=False)
 
+    @_waiting.default
+    def _take_turns(self) -> DelayingQueue[QueuedPod]:
+        return DelayingQueue(clock=self.clock, share=1)
+
     def put(self, queued: QueuedPod) -> None:
-        """Take a popped pod; `run` prepares for it. The pods that wait are those of the queue, and no more."""
-        self._waiting.put_nowait(queued)
+        """Take a popped pod; `run` prepares for it, in turns of the namespaces. Those that wait are in the queue."""
+        self._waiting.add(queued, queued.pod.namespace, self.clock())
 
     def next(self) -> QueuedPod | None:
         """Return a pod that is ready, if any is still in flight; the cluster has hardly changed since."""
@@ -56,8 +60,7 @@ class SideLane:
         return None
 
     async def run(self) -> None:
-        while True:
-            await self.prepare(await self._waiting.get())
+        await self._waiting.serve(self.prepare)
 
     async def prepare(self, queued: QueuedPod) -> None:
         """Prepare for a popped pod; if changes come too fast, it is tried again after its backoff."""

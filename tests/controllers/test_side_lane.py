@@ -101,6 +101,24 @@ async def test_it_pauses_and_leaves_nothing_to_the_decision(cluster: Cluster, co
     assert schedule_pod(cluster, queued.pod, PROFILE) == schedule_pod(Cluster.fork(cluster), queued.pod, PROFILE)
 
 
+async def test_namespaces_take_turns(cluster: Cluster) -> None:
+    """A hundred pods of a tenant delay another one's pod by one of them."""
+    queue = new_queue()
+    for name, namespace in (("a", "evil"), ("b", "evil"), ("c", "evil"), ("d", "good")):
+        queue.add(attrs.evolve(hostile(name), namespace=namespace), 0.0)
+    lane, names = lane_of(cluster, queue), []
+    while (queued := queue.pop(0.0)) is not None:
+        lane.put(queued)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lane.run)
+        while len(lane.ready) < 4:
+            await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+    while (queued := lane.next()) is not None:
+        names.append(queued.pod.name)
+    assert names.index("d") <= 1
+
+
 async def test_pods_that_come_meanwhile_are_counted(cluster: Cluster) -> None:
     """Changes during the preparation are applied too."""
     queue = new_queue()

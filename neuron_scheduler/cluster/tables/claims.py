@@ -12,6 +12,7 @@ never by their reservations: the controller also reserves for pods that were bou
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
 from operator import attrgetter
 from typing import Final
 
@@ -48,7 +49,8 @@ MOST_REQUESTS: Final = 32
 MOST_SELECTING: Final = 1_000
 """Characters of the selectors of a pod's claims: each is evaluated for each device of each kind of node."""
 
-_AT_ONCE: Final = 16
+AT_ONCE: Final = 16
+"""Pods that are resolved in a step."""
 
 _PLACE: Final = attrgetter("driver", "pool", "name", "source")
 
@@ -290,11 +292,14 @@ class Claims:
         self.waiting.pop(uid, None)
 
     def take_unresolved(self, uids: Iterable[str]) -> list[Pod]:
-        """Return the next pods that are to be resolved, of these first; a few, for it takes a while for each."""
-        for uid in uids:
+        """Return a few pods to resolve, the first of these before the oldest that are left; the others are left."""
+        left = iter(uids)
+        first = [*islice(left, AT_ONCE)]
+        for uid in left:
+            self.unresolved.setdefault(uid, None)
+        taken = dict.fromkeys((*first, *islice(self.unresolved, AT_ONCE - len(first))))
+        for uid in taken:
             self.unresolved.pop(uid, None)
-            self.unresolved[uid] = None
-        taken = [self.unresolved.popitem()[0] for _ in range(min(_AT_ONCE, len(self.unresolved)))]
         return [self.pods[uid] for uid in taken if uid in self.pods]
 
     def decide(self, pod: Pod, keys: Collection[str]) -> list[str]:
