@@ -12,7 +12,7 @@ import yaml
 from tests.control_plane.binaries import RELEASE
 from tests.control_plane.fake_kubelet import FakeKubelet
 from tests.control_plane.objects import create_node, create_pod, node_manifest, pod_manifest
-from tests.control_plane.rest import Object, RestClient
+from tests.control_plane.rest import MERGE, Object, RestClient
 from tests.control_plane.server import ControlPlane, running_controllers
 from tests.end_to_end.process import ACQUIRED, ROOT, SHORT_LEASE, SchedulerProcess, run_scheduler
 from tests.end_to_end.workload import LEASE, PODS, add_priority_classes, condition_of, placed, refused
@@ -57,7 +57,10 @@ async def fleet(empty: RestClient, controllers: None) -> RestClient:
         "namespaces/default/resourceclaims",
     ):
         for item in (await empty.get(f"{GROUP}/{collection}"))["items"]:
-            await empty.request("DELETE", f"{GROUP}/{collection}/{item['metadata']['name']}")  # it may be gone by now
+            path = f"{GROUP}/{collection}/{item['metadata']['name']}"
+            await empty.request("DELETE", path)  # it may be gone by now
+            # A claim whose leader was killed keeps its devices.
+            await empty.request("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE)
     await empty.post(f"{GROUP}/deviceclasses", neuron_class())
     for node in ("a", "b"):
         await create_node(empty, node_manifest(node, "m5.large", cpu=64))
