@@ -7,7 +7,7 @@ replica.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Set as AbstractSet
 from typing import Any, Final
 
 import attrs
@@ -89,11 +89,16 @@ class Bounds(Oracle):
             self._reported.add(("tasks", replica))
             self.violated(f"{replica}: {count} tasks, with {bindings} Bindings on their way")
 
-    def remembered(self, replica: str, now: float, root: object) -> None:
-        """Look in all parts of a replica for pods that are gone for long, and in their tables for nodes."""
+    def remembered(self, replica: str, now: float, root: object, in_doubt: AbstractSet[str] = frozenset()) -> None:
+        """
+        Look in all parts of a replica for pods that are gone for long, and in their tables for nodes.
+
+        `in_doubt` are the nodes of Bindings in doubt: these nodes may be gone.
+        """
         pods, nodes = (
             {key for key, at in gone.items() if now - at > FORGOTTEN} for gone in (self._gone, self._gone_nodes)
         )
+        nodes -= in_doubt
         if not pods | nodes:
             return
         for path, container in containers(root):

@@ -189,7 +189,8 @@ class Watching:
             if not replica.process.alive or parts is None:
                 continue
             self.memory.sampled(name, parts, self._exists)
-            self.bounds.remembered(name, now, parts)
+            in_doubt = {parts.cluster.node_of(uid) or "" for uid in parts.cluster._assumed}
+            self.bounds.remembered(name, now, parts, in_doubt)
             if now - max(self._changed_at, self._restarted_at, self.scenario.quiet_at) > SETTLED:
                 self._at_rest(name, parts)
         self.liveness.sampled(now, restarted_at=self._restarted_at, alive=self._any_alive())
