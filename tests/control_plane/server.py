@@ -19,7 +19,7 @@ import socket
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -229,9 +229,11 @@ async def _start(stack: AsyncExitStack, plane: ControlPlane, name: str, flags: S
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that was free a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+    """Return a port of 127.0.0.1 that was free a moment ago, and that no connection takes by itself."""
+    while True:
+        port = 16_384 + secrets.randbelow(16_384)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def _write_certificates(folder: Path) -> None:
