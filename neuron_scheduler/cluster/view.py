@@ -12,7 +12,7 @@ import attrs
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.indexes import DerivedIndex
 from neuron_scheduler.cluster.index.labels import domain, integer_label, label
-from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, by_slot, slots_of
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, lowest_slot
 from neuron_scheduler.cluster.index.postings import Postings, Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.tables.affinity_terms import TermKind
@@ -128,27 +128,23 @@ class View:
 
     def rows(self) -> Iterator[NodeInfo]:
         """Yield every node's row, the oldest node first; not for decisions, because it loops over all nodes."""
-        table = self._table
-        return map(table.row, table.by_age(slot for slot, node_info in by_slot(table.slots) if node_info is not None))
+        return filter(None, self._table.slots)
 
     def rows_in_slots(self) -> list[NodeInfo | None]:
         """Return every slot's row as it is now, None for a hole: for what is read after pauses."""
         return list(self._table.slots)
 
     def slot(self, name: str) -> Slot | None:
-        """Return the slot of a node, None if it does not exist; valid until the next `await`."""
+        """Return the slot of a node, None if it does not exist."""
         return self._table.slot_of.get(name)
 
     def oldest(self, nodes: NodeSet) -> Slot:
-        """Return the slot of the oldest of the nodes, which is how every replica breaks ties; `nodes` is not empty."""
-        return self._table.oldest(nodes)
+        """Return the slot of the oldest of the nodes, which is how ties are broken; `nodes` is not empty."""
+        return lowest_slot(nodes)
 
     def rows_by_age(self, nodes: NodeSet) -> Iterator[NodeInfo]:
-        """Yield rows without an overlay, the oldest first; one that changes before its turn may be out of date."""
+        """Yield rows without an overlay as they are now, the oldest first."""
         return self._table.rows_by_age(nodes)
-
-    def oldest_first(self, nodes: NodeSet) -> Iterable[Slot]:
-        return self._table.by_age(slots_of(nodes))
 
     def node_postings(self, values_of: Callable[[Node], Values]) -> Postings:
         """Return postings that depend on the node's object only; changes of pods do not touch them."""
@@ -325,8 +321,8 @@ class RecordingView(View):
         self.requests.lacking[derived.definition] = lambda: table.of_rows.prepare_derived(derived, table.slots)
         return index_type()
 
-    # The functions that prepare an index read the table when they are called: renumbering replaces its indexes. They
-    # keep the table and not this view, which would keep itself, and a fork, alive in a circle of references.
+    # The functions that prepare an index keep the table and not this view, which would keep itself, and a fork, alive
+    # in a circle of references.
 
     def _lacks_of_nodes(self, definition: Callable[[Node], Any], index_type: type[Postings | Column]) -> bool:
         """Record the request of an index of nodes, and return whether it is not ready."""

@@ -1,8 +1,6 @@
 """The cluster in memory: nodes, pods, assumptions and queries."""
 
 from contextlib import suppress
-from random import Random
-from unittest import mock
 
 import pytest
 
@@ -10,7 +8,6 @@ from neuron_scheduler.cluster.cluster import CHANGED, Cluster
 from neuron_scheduler.cluster.index.nodeset import Slot, from_slots
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, on_node, without_pod
-from neuron_scheduler.cluster.tables import nodes
 from neuron_scheduler.model.annotations import NEURON_ALLOC_TIME, NEURON_ALLOCATED
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
@@ -36,15 +33,12 @@ def trn1(name: str = "n", **keywords: object) -> Node:
 
 
 def order(cluster: Cluster) -> list[str]:
-    """Return the nodes' names by age, and check the order of slots and the oldest node."""
-    names = [node_info.node.name for node_info in cluster.view.rows()]
+    """Return the nodes' names in the order of their slots, and check the oldest of each rest."""
+    rows = list(cluster.view.rows())
+    names = [node_info.node.name for node_info in rows]
     slots = [slot for slot in map(cluster.view.slot, names) if slot is not None]
-    assert list(cluster.view.oldest_first(cluster.view.live)) == slots
-    for some in (cluster.view.live, from_slots(slots[::2], cluster.view.live.bit_length())):
-        oldest_first = map(cluster.view.row, cluster.view.oldest_first(some))
-        with mock.patch("neuron_scheduler.cluster.tables.nodes._ROWS_AT_ONCE", 3):
-            assert list(cluster.view.rows_by_age(some)) == list(oldest_first)
     size = cluster.view.live.bit_length()
+    assert list(cluster.view.rows_by_age(from_slots(slots[::2], size))) == rows[::2]
     for i in range(len(slots)):
         assert cluster.view.oldest(from_slots(slots[i:], size)) == slots[i]
     assert cluster.view.live == from_slots(slots, size)
@@ -61,102 +55,40 @@ def free(cluster: Cluster, name: str = "n") -> CoreMask:
 # Order
 
 
-def test_the_oldest_node_comes_first_however_they_arrive() -> None:
-    """Slots follow creationTimestamp, then name, then uid, so that all replicas break ties alike."""
-    nodes = [node("b", created=2), node("c", created=1), node("a", created=2), node("d", created=3)]
-    for arrival in (nodes, nodes[::-1], nodes[2:] + nodes[:2]):
-        assert order(cluster_of(*arrival)) == ["c", "a", "b", "d"]
-
-
-def test_new_nodes_in_order_keep_the_numbering() -> None:
-    """A younger node takes the next slot, and the indexes are kept."""
-    cluster = cluster_of(node("a", created=1))
-    before = cluster.view.column(_cpu)
-    cluster.put_node(node("b", created=2))
-    assert cluster.view.column(_cpu) is before
-    assert order(cluster) == ["a", "b"]
-
-
-def test_nodes_launched_together_keep_the_numbering_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are created in the same second; all slots are renumbered, which takes time, only after very many of them."""
-    monkeypatch.setattr(nodes, "_MOST_LATECOMERS", 2)
-    cluster = cluster_of(node("old", created=1))
-    before = cluster.view.column(_cpu)
-    for name in "dcb":
-        cluster.put_node(node(name, created=2))
-    assert order(cluster) == ["old", "b", "c", "d"]
-    cluster.remove_node("b")
-    cluster.put_node(node("a", created=2))
-    assert order(cluster) == order(cluster.fork()) == ["old", "a", "c", "d"]
-    assert cluster.view.column(_cpu) is before
-    cluster.put_node(node("b", created=2))
-    assert order(cluster) == ["old", "a", "b", "c", "d"]
-    assert cluster.view.column(_cpu) is not before
-
-
-@pytest.mark.parametrize("old", [0, 3])
-def test_nodes_launched_by_the_hundred_keep_the_indexes(monkeypatch: pytest.MonkeyPatch, old: int) -> None:
-    """The last nodes get other slots in their order now and then; older ones that came late stay as they are."""
-    monkeypatch.setattr(nodes, "_ORDERED_EVERY", 8)
-    monkeypatch.setattr(nodes, "_LAST", 64)
-    dice, second = Random(old), 30
-    launched = [node(f"n{n:03}", cpu=n + 1, created=1 + n // second) for n in range(600)]
-    cluster = cluster_of(node("first", created=0.5))
-    before = cluster.view.column(_cpu)
-    for start in range(0, len(launched), second):
-        for new in dice.sample(launched[start : start + second], second):
-            cluster.put_node(new)
-            cluster.put_pod(pod(f"on-{new.name}", cpu=1, on=new.name))
-        if start < old * second:
-            cluster.put_node(node(f"old-{start}", created=start / 1000))
-        cluster.remove_node(launched[start].name)
-        assert cluster.view.column(_cpu) is before
-    left = [each.name for at, each in enumerate(launched) if at % second]
-    assert order(cluster) == [*(f"old-{n * second}" for n in range(old)), "first", *left]
-    assert len(cluster._table._latecomers) <= old + 16
-    for each in launched[1::second]:
-        slot = cluster.view.slot(each.name)
-        assert slot is not None
-        assert (before.value(slot), cluster.view.row(slot).node) == (each.allocatable[CPU] - 1, each)
-
-
 def test_a_node_created_again_is_the_youngest() -> None:
     """Another uid under the same name is another node; the pods of the old one are kept until they are removed."""
-    cluster = cluster_of(trn1("a", created=1), node("b", created=2), pods=(pod("p", devices=4, ids=range(4), on="a"),))
-    cluster.put_node(trn1("a", created=3, uid="second"))
+    cluster = cluster_of(trn1("a"), node("b"), pods=(pod("p", devices=4, ids=range(4), on="a"),))
+    cluster.put_node(trn1("a", uid="second"))
     assert order(cluster) == ["b", "a"]
     assert free(cluster, "a") == ALL & ~CoreMask(0xFF)
 
 
 @pytest.mark.parametrize("remove", [True, False], ids=["deleted and created", "replaced by a relist"])
-def test_slots_do_not_grow_for_ever(remove: bool) -> None:
-    """Nodes are added and removed for years; after too many holes the slots are renumbered."""
-    cluster = cluster_of(node("stays", created=0))
-    for generation in range(1, 1000):
+def test_a_slot_is_used_again_after_many_others(remove: bool) -> None:
+    """Nodes come and go for years; indexes are kept, and a slot that was read in a pause is no other node's."""
+    cluster, last = cluster_of(node("stays")), list[Slot | None]()
+    before = cluster.view.column(_cpu)
+    for generation in range(1000):
         if remove:
             cluster.remove_node("n")
-        cluster.put_node(node("n", uid=str(generation), created=generation))
-        assert order(cluster) == ["stays", "n"]
-        assert len(cluster._table.slots) < 100
+        cluster.put_node(node("n", uid=str(generation), cpu=generation))
+        slot = cluster.view.slot("n")
+        assert slot is not None
+        assert sorted(order(cluster)) == sorted(order(cluster.fork())) == ["n", "stays"]
+        assert slot not in last[-64:]
+        last.append(slot)
+        assert cluster.view.column(_cpu) is before
+        assert before.value(slot) == generation
+    assert len(cluster._table.slots) < 100
 
 
-def test_rows_for_questions_leave_no_holes() -> None:
-    """A thousand questions about one more node use one slot; nodes that join later are in the order of their age."""
-    cluster = cluster_of(node("a", created=1))
-    for _ in range(1000):
-        with cluster.row_added(on_node(node("fresh", created=float("inf")))) as slot:
-            assert order(cluster) == ["a", "fresh"]
-        assert len(cluster._table.slots) <= slot + 1 == 2
-    cluster.put_node(node("b", created=2))
-    assert order(cluster) == ["a", "b"]
-
-
-@pytest.mark.parametrize("name", ["a", "b"])
-def test_a_row_for_a_question_is_new_and_the_youngest(name: str) -> None:
-    """Neither an existing node nor one that would be older than another can be added for a question."""
-    cluster = cluster_of(node("a", created=1))
-    with pytest.raises(ValueError, match="cannot add"), cluster.row_added(on_node(node(name, created=0))):
+def test_a_row_for_a_question_is_new() -> None:
+    """A node that exists cannot be added for a question; another one is gone afterwards."""
+    cluster = cluster_of(node("a"))
+    with pytest.raises(ValueError, match="cannot add"), cluster.row_added(on_node(node("a"))):
         pass
+    with cluster.row_added(on_node(node("fresh"))):
+        assert order(cluster) == ["a", "fresh"]
     assert order(cluster) == ["a"]
 
 

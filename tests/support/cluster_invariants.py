@@ -138,8 +138,8 @@ def check_equal_to_rebuilt(
                 rebuilt.put_pod(bound)
         if not nodes_first:
             _put_nodes(rebuilt, reversed(nodes.values()))
-        live, rebuilt_rows = list(cluster.view.rows()), list(rebuilt.view.rows())
-        assert [s.node for s in live] == sorted(nodes.values(), key=lambda n: (n.created, n.name, n.uid))
+        live, rebuilt_rows = (sorted(each.view.rows(), key=lambda row: row.node.name) for each in (cluster, rebuilt))
+        assert [row.node for row in live] == [nodes[name] for name in sorted(nodes)]
         assert live == rebuilt_rows
         assert [holdings(node_info) for node_info in live] == [holdings(node_info) for node_info in rebuilt_rows]
         assert cluster.view.demand.weights == rebuilt.view.demand.weights

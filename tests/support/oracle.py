@@ -215,4 +215,4 @@ def merit(nodes: Sequence[Node], bound: Sequence[Pod], node: Node, pod: Pod) -> 
     here = [p for p in bound if p.node_name == node.name]
     whole = 0 if pod.neuron is None else wholeness(nodes, bound, node)
     images = image_eighths(nodes, node, pod)
-    return (*of_silicon(node, here, pod, silicon(node, here)), whole, -images, node.created, node.name, node.uid)
+    return (*of_silicon(node, here, pod, silicon(node, here)), whole, -images, nodes.index(node))

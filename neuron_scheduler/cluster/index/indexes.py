@@ -185,11 +185,6 @@ class Indexes(Generic[Row]):
         if log.end - log.start > self._bound:
             self._cut_log()
 
-    def without_indexes(self) -> Self:
-        """Return the same without any index, for rows in other slots; no old position can be read from any more."""
-        self.log.skip()
-        return type(self)(log=self.log, dropped=self.dropped + 1)
-
     def fork(self) -> Self:
         return type(self)(
             by_definition={

@@ -74,8 +74,8 @@ class Sums(Generic[Row]):
                 numbers[slot] = number
             if count % _AT_ONCE == 0:
                 yield
-        now = domains()  # this may renumber the nodes, and then the log covers nothing from before
         if log.covers(start):
+            now = domains()
             self._sums[number_of, now.key] = _Sum(Rollup.build(numbers, now, len(now.nodes)), start)
 
     def _is_near(self, known: _Sum, log: ChangeLog[Any]) -> bool:

@@ -94,10 +94,6 @@ class _PodsWithTerm:
             copy._totals, copy._pending = self._totals, list(self._pending)
         return copy
 
-    def renumber_for(self, table: _Mark, version: _Mark, new_slots: Mapping[Slot, Slot]) -> "_PodsWithTerm":
-        numbers = {new_slots[slot]: number for slot, number in self.numbers.items()}
-        return _PodsWithTerm(self.posted, self.namespace, table, version, numbers)
-
     def totals(self, domains: Domains, size: int) -> Column:
         """Return how many pods have the term in the domain of each of `size` slots."""
         totals = self._totals
@@ -184,13 +180,6 @@ class TermTable:
         terms: Sequence[PodAffinityTerm] = getattr(pod.constraints, kind)
         left_out = self._left_out
         return [term for term in terms if (pod.uid, kind, term) not in left_out] if left_out else terms
-
-    def renumber(self, new_slots: Mapping[Slot, Slot]) -> None:
-        self.changes += 1
-        self._pods_with = {
-            key: pods_with_term.renumber_for(self._itself, self._version, new_slots)
-            for key, pods_with_term in self._pods_with.items()
-        }
 
     def fork(self) -> "TermTable":
         """

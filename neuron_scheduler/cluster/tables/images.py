@@ -43,10 +43,6 @@ class ImageTable:
             for image in set(old).symmetric_difference(new) & self._sets.keys():
                 self._sets[image] ^= 1 << slot
 
-    def renumber(self) -> None:
-        """Drop what depends on slots, which are others from now on."""
-        self._sets.clear()
-
     def sizes_of(self, name: str, slot_of: Mapping[str, Slot]) -> Iterator[tuple[int, NodeSet]]:
         """Yield the sizes of the images of a name, the largest first, each with the nodes that have that size."""
         larger, (_, images) = NO_NODES, self._by_name.get(name, (None, ()))

@@ -1,15 +1,14 @@
 """
 The table of nodes: a row for each, in a slot, with the indexes and the other tables that are updated with the rows.
 
-Nodes are ordered by (creationTimestamp, name, uid), so that every replica and every restart breaks ties alike. Slots
-are given in that order, except to *latecomers*, which arrive after a younger node: nodes that are launched together are
-created in the same second and arrive in any order. From time to time the last nodes are put into order. With too many
-other latecomers or holes the table is renumbered, which drops all indexes. So slots must not outlive an `await`.
+A node keeps its slot while it lives. Slots are given in the order of arrival, and a list arrives in the order of age.
+So the lowest slot is the oldest node's, but for nodes that were launched together. A slot becomes free with its node,
+and is used again after many others have become free: whoever has read a slot before a pause does not meet another node.
 
 Pods whose node does not exist (yet, or any more) are in *headless* rows, which have a name but no slot.
 """
 
-from bisect import bisect, insort
+from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import compress
@@ -24,13 +23,7 @@ from neuron_scheduler.cluster.index.nodeset import (
     NO_NODES,
     NodeSet,
     Slot,
-    all_slots,
-    by_slot,
-    from_slots,
-    less,
-    lowest_slot,
     selectors,
-    slots_of,
 )
 from neuron_scheduler.cluster.index.postings import Postings
 from neuron_scheduler.cluster.index.rollup import Domains, Relabelings
@@ -46,12 +39,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import PodAffinityTerm
 
 _MOST_HOLES = 64  # more than there are nodes
-_MOST_LATECOMERS = 512
-_ORDERED_EVERY = 64  # slots; then the last nodes are put into order
-_LAST = 1024  # slots of which only those from the first latecomer's place on get other nodes: a tenth as a rule
-_ROWS_AT_ONCE = 512
 _MOST_RELABELINGS = 2048  # changes of labels that are kept for the rollups
-_Age = tuple[float, str, str]
 
 
 @attrs.define(eq=False)
@@ -127,9 +115,7 @@ class NodeTable:
     images: ImageTable = attrs.field(factory=ImageTable)
     offered: OfferedNames = attrs.field(factory=OfferedNames)
     _headless: dict[str, NodeInfo] = attrs.field(factory=dict)
-    _latecomers: list[tuple[_Age, Slot]] = attrs.field(factory=list)  # the oldest first
-    _late: NodeSet = NO_NODES
-    _newest: _Age | None = None  # without the latecomers
+    _holes: deque[Slot] = attrs.field(factory=deque)  # the one that has been empty for longest first
     _relabelings: Relabelings = attrs.field(factory=Relabelings)
     _last_terms: dict[TermKind, tuple[object, list[tuple[PodAffinityTerm, Column]]]] = attrs.field(factory=dict)
 
@@ -139,25 +125,9 @@ class NodeTable:
             raise LookupError(f"slot {slot} is empty")
         return node_info
 
-    def oldest(self, nodes: NodeSet) -> Slot:
-        """Return the slot of the oldest of the nodes, of which there must be one."""
-        late = nodes & self._late
-        if not late:
-            return lowest_slot(nodes)
-        age, latecomer = next((age, slot) for age, slot in self._latecomers if late >> slot & 1)
-        if nodes == late:
-            return latecomer
-        first = lowest_slot(nodes ^ late)
-        return first if _age(self.row(first)) < age else latecomer
-
-    def by_age(self, slots: Iterable[Slot]) -> Iterable[Slot]:
-        """Return live slots, given in ascending order, with the oldest node first."""
-        return sorted(slots, key=lambda slot: _age(self.row(slot))) if self._latecomers else slots
-
     def rows_by_age(self, nodes: NodeSet) -> Iterator[NodeInfo]:
-        """Yield the rows in live slots, the oldest first; one that changes before its turn may be out of date."""
-        late = [self.row(slot) for _, slot in self._latecomers if nodes >> slot & 1]
-        return _by_age(self.slots, selectors(less(nodes, self._late)), late)
+        """Yield the rows in live slots, the oldest first, as they are now."""
+        return filter(None, compress(list(self.slots), selectors(nodes)))
 
     def node_info_of(self, name: str) -> NodeInfo:
         """Return the row of a name; an empty one if there is no such node and no pod names it."""
@@ -197,14 +167,13 @@ class NodeTable:
         """Add or replace the row of a node, which may have been deleted and created again meanwhile."""
         name = node_info.node.name
         slot = self.slot_of.get(name)
-        if slot is not None and _age(self.row(slot)) == _age(node_info):
+        if slot is not None and self.row(slot).node.uid == node_info.node.uid:
             self.replace(slot, node_info)
             return
-        if slot is not None:  # another age: a new object of the same name
+        if slot is not None:
             self._vacate(slot)
         self._headless.pop(name, None)
         self._insert(node_info)
-        self._keep_order()
 
     def put_pod(self, node_info: NodeInfo, uid: str) -> None:
         """Replace a row in which one pod was added, removed or changed, whether its node exists or not."""
@@ -234,7 +203,6 @@ class NodeTable:
         self._vacate(slot)
         if node_info.pod_infos:
             self._headless[name] = attrs.evolve(node_info, nominations=(), set_aside=None)
-        self._keep_order()
 
     def replace(self, slot: Slot, node_info: NodeInfo | None, *, with_terms: bool = True) -> None:
         old = self.slots[slot]
@@ -257,23 +225,15 @@ class NodeTable:
 
     @contextmanager
     def row_added(self, node_info: NodeInfo) -> Iterator[Slot]:
-        """
-        Add the row of a node that is younger than all others inside the `with` block; its name must be new.
-
-        The slot stays empty afterwards and is used again the next time, so that questions do not leave holes behind.
-        """
-        name, newest = node_info.node.name, self._newest
-        if name in self.slot_of or (newest is not None and _age(node_info) <= newest):
-            raise ValueError(f"cannot add {name!r} for a question: it exists, or another node is younger")
-        if self.slots and self.slots[-1] is None:
-            self.slots.pop()
-            self.nodes.pop()
-        self._insert(node_info)
+        """Add the row of a node with a new name inside the `with` block."""
+        name = node_info.node.name
+        if name in self.slot_of:
+            raise ValueError(f"cannot add {name!r} for a question: it exists")
+        slot = self._insert(node_info)
         try:
-            yield self.slot_of[name]
+            yield slot
         finally:
-            self._vacate(self.slot_of[name])
-            self._newest = newest
+            self._vacate(slot)
 
     def fork(self) -> Self:
         """Return an independent copy; it shares rows and integers and copies lists of references."""
@@ -291,30 +251,25 @@ class NodeTable:
             images=self.images.fork(),
             offered=self.offered.fork(),
             headless=dict(self._headless),
-            latecomers=list(self._latecomers),
-            late=self._late,
-            newest=self._newest,
+            holes=self._holes.copy(),
         )
 
-    def _insert(self, node_info: NodeInfo) -> None:
-        age, slot = _age(node_info), Slot(len(self.slots))
-        if self._newest is None or age > self._newest:
-            self._newest = age
+    def _insert(self, node_info: NodeInfo) -> Slot:
+        if len(self._holes) > len(self.slot_of) + _MOST_HOLES:
+            slot = self._holes.popleft()
         else:
-            insort(self._latecomers, (age, slot))
-            self._late |= 1 << slot
-        self.slots.append(None)
-        self.nodes.append(None)
+            slot = Slot(len(self.slots))
+            self.slots.append(None)
+            self.nodes.append(None)
         self.slot_of[node_info.node.name] = slot
         self.live |= 1 << slot
         self.replace(slot, node_info)
+        return slot
 
     def _vacate(self, slot: Slot) -> None:
         del self.slot_of[self.row(slot).node.name]
         self.live &= ~(1 << slot)
-        if self._late >> slot & 1:
-            self._late ^= 1 << slot
-            self._latecomers.remove((_age(self.row(slot)), slot))
+        self._holes.append(slot)
         self.replace(slot, None)
 
     def _move_set_aside(self, slot: Slot, node_info: NodeInfo | None) -> None:
@@ -353,68 +308,6 @@ class NodeTable:
         if with_terms:
             self.terms.replace(slot, old.pod if old else None, new.pod if new else None)
 
-    def _keep_order(self) -> None:
-        holes = len(self.slots) - len(self.slot_of)
-        if holes > len(self.slot_of) + _MOST_HOLES or len(self._latecomers) > _MOST_LATECOMERS:
-            self._renumber()
-        elif self._latecomers and len(self.slots) % _ORDERED_EVERY == 0:
-            self._order_the_last()
-
-    def _order_the_last(self) -> None:
-        """Give the last nodes other slots if they have arrived in another order; all indexes follow."""
-        start = max(len(self.slots) - _LAST, 0)
-        rows = [self.row(slot) for slot in slots_of(less(self.live, self._late | all_slots(start)))]
-        late = [age for age, _ in self._latecomers if rows and age > _age(rows[0])]
-        place = bisect(rows, late[0], key=_age) if late else len(rows)
-        if place == len(rows):
-            return
-        first, size = self.slot_of[rows[place].node.name], len(self.slots)
-        moved = sorted(filter(None, self.slots[first:]), key=_age)
-        for node_info in moved:
-            self._vacate(self.slot_of[node_info.node.name])
-        self.slots, self.nodes, self._newest = self.slots[:first], self.nodes[:first], _age(rows[place - 1])
-        for node_info in moved:
-            self._insert(node_info)
-        self.slots += [None] * (size - len(self.slots))
-        self.nodes += [None] * (size - len(self.nodes))
-        self.of_rows.dropped += 1  # whoever holds slots looks at it
-
-    def _renumber(self) -> None:
-        rows, slot_of = list(self.rows_by_age(self.live)), self.slot_of
-        self.slots, self.nodes = [*rows], [node_info.node for node_info in rows]
-        self.slot_of = {node_info.node.name: slot for slot, node_info in by_slot(rows)}
-        self.live = all_slots(len(rows))
-        self._latecomers, self._late = [], NO_NODES
-        self._newest = _age(rows[-1]) if rows else None
-        new_slots = {slot_of[name]: slot for name, slot in self.slot_of.items()}
-        self.set_aside = from_slots([new_slots[slot] for slot in slots_of(self.set_aside)], len(rows))
-        self.pods.renumber(new_slots)
-        self.terms.renumber(new_slots)
-        self.images.renumber()
-        self._relabelings = Relabelings()
-        self.of_nodes = self.of_nodes.without_indexes()
-        self.of_rows = self.of_rows.without_indexes()
-
-
-def _by_age(slots: Sequence[NodeInfo | None], chosen: bytes, late: Sequence[NodeInfo]) -> Iterator[NodeInfo]:
-    """Yield the chosen rows and some latecomers, the oldest first; only the first of many rows may be asked for."""
-    first = 0
-    for start in range(0, len(chosen), _ROWS_AT_ONCE):
-        end = start + _ROWS_AT_ONCE
-        rows = list(filter(None, compress(slots[start:end], chosen[start:end])))
-        while rows and first < len(late) and _age(late[first]) < _age(rows[-1]):
-            older = bisect(rows, _age(late[first]), key=_age)
-            yield from rows[:older]
-            yield late[first]
-            del rows[:older]
-            first += 1
-        yield from rows
-    yield from late[first:]
-
 
 def _has_same_demand(before: Pod, after: Pod) -> bool:
     return before.neuron is after.neuron and before.constraints is after.constraints
-
-
-def _age(node_info: NodeInfo) -> _Age:
-    return (node_info.node.created, node_info.node.name, node_info.node.uid)

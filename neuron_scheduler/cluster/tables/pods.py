@@ -5,7 +5,7 @@ A count for a selector is built from the smallest posting that contains all its 
 changes of pods; it is built again if the log has become longer than that posting.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import attrs
 
@@ -124,12 +124,6 @@ class PodTable:
             self._unpost(before[0])
             self._record(before[1], before[0], -1)
 
-    def renumber(self, new_slots: Mapping[Slot, Slot]) -> None:
-        self._pods = {uid: (pod, new_slots[slot]) for uid, (pod, slot) in self._pods.items()}
-        self._counts.clear()
-        self._rollups.clear()
-        self._log.skip()  # counts that are being prepared are of the old slots
-
     def counts(self, definition: PodQuery, size: int) -> Column:
         """Return how many matching pods there are on each of `size` slots."""
         count = self._counts.get(definition)
@@ -192,9 +186,9 @@ class PodTable:
                 yield
         finally:
             self._preparing -= 1
-        within = None if domains is None else domains()  # this may renumber the nodes
         if not self._log.covers(start):
             return
+        within = None if domains is None else domains()
         if within is None or within.has_only_single_nodes:
             evict_if_full(self._counts, _MOST_COLUMNS)
             self._counts[definition] = _Count(Column.sparse(numbers, max(numbers, default=-1) + 1), start)

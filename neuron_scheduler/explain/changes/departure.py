@@ -17,7 +17,7 @@ from typing import Final
 
 import attrs
 
-from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, less
+from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, less, slots_of
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.cluster.tables.groups import Groups
@@ -82,7 +82,7 @@ def find_leavers(refused: RefusedPod) -> Generator[SearchStep, None, Leavers | N
     ending = DepartureRules(refused.pod, refused.profile, refused.disruption_allowance)
     best: tuple[Slot, Victims] | None = None
     asked_about = 0
-    for slot in refused.cluster.view.oldest_first(_helpful_nodes(refused)):
+    for slot in slots_of(_helpful_nodes(refused)):
         limit = None if best is None else ending.cost(best[1])
         found = yield from victims_on(refused.cluster, slot, ending, below=_ABOVE_ALL, limit=limit)
         if isinstance(found, Victims) and found.pods:

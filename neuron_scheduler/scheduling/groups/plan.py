@@ -71,8 +71,6 @@ _MOST_COUNTED: Final = 8
 """Sizes of members for which the room is counted."""
 _MOST_ROOMY: Final = 8
 """Domains among which a refusal looks for one that takes a member."""
-_MOST_RENUMBERED: Final = 3
-"""Times that the regions are counted again for one group."""
 MOST_DECISIONS: Final = 400
 """Decisions for one group, beside one for each member; what has not been found then counts as not to be had."""
 MOST_SEARCHED: Final = 8
@@ -256,27 +254,19 @@ class _Planner:
         return self._nodes[kind]
 
     def _place_in_a_region(self, rest: Sequence[Pod], wanted: int, needed: int) -> Generator[None, None, bool]:
-        """Try each region; from the first one again if the nodes were renumbered meanwhile."""
-        for _ in range(_MOST_RENUMBERED):
-            epoch = self.cluster.view.epoch
-            self._tried.clear()
-            for region in self._regions(rest, wanted, needed):
-                if region is not None and region not in self._tried:
-                    if self.trial.decisions >= self._most:
-                        return False
-                    self._tried[region] = None
-                    yield from self._place(rest, region)
-                    if len(self.trial.pods) > self._best:
-                        self._best, self._best_region = len(self.trial.pods), region
-                    if len(self.trial.pods) >= needed:
-                        return True
-                    yield from _undo(self.trial, 0)
-                yield
-                if self.cluster.view.epoch != epoch:
-                    self._nodes.clear()
-                    break
-            else:
-                return False
+        self._tried.clear()
+        for region in self._regions(rest, wanted, needed):
+            if region is not None and region not in self._tried:
+                if self.trial.decisions >= self._most:
+                    return False
+                self._tried[region] = None
+                yield from self._place(rest, region)
+                if len(self.trial.pods) > self._best:
+                    self._best, self._best_region = len(self.trial.pods), region
+                if len(self.trial.pods) >= needed:
+                    return True
+                yield from _undo(self.trial, 0)
+            yield
         return False
 
     def _regions(self, rest: Sequence[Pod], wanted: int, needed: int) -> RegionSteps:

@@ -18,7 +18,7 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less, slots_of
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, evictable
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.disruption import DisruptionBudget
@@ -179,7 +179,7 @@ class _GroupSearch:
         for first, *_ in self._by_kind(self.gang.waiting):
             nodes |= yield from self._nodes_without_lower(first)
         view = self.cluster.view
-        rows = [view.row(slot) for slot in islice(view.oldest_first(nodes & view.live), _MOST_EMPTIED)]
+        rows = [view.row(slot) for slot in islice(slots_of(nodes & view.live), _MOST_EMPTIED)]
         lower = {row.node.name: self._lower(row) for row in rows}
         plan = yield from self._plan_without([pod for pods in lower.values() for pod in pods])
         if plan is None:

@@ -130,7 +130,7 @@ class DomainRoom:
 @attrs.define(eq=False)
 class Rooms:
     """
-    The room for pods like one of the members on the nodes that take one; valid as long as the view's epoch.
+    The room for pods like one of the members on the nodes that take one; valid for one attempt.
 
     Attributes:
         whole: whether one of them takes a whole machine.
@@ -163,10 +163,7 @@ class Rooms:
                     node = self.view.row(next(iter(postings.slots(value)))).node
                     found[str(value)] = DomainRoom(str(value), room, node)
                 if count % _AT_ONCE == 0:
-                    epoch = self.view.epoch
                     yield
-                    if self.view.epoch != epoch:
-                        break  # the nodes may have other slots now
                     postings = self.view.domains(key)
             self._of_domains[key] = found
         return self._of_domains[key]

@@ -12,6 +12,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.labels import domain_of
+from neuron_scheduler.cluster.index.nodeset import slots_of
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
 from neuron_scheduler.model.node import ULTRASERVER_PLACES
 from neuron_scheduler.model.pod import Pod
@@ -51,7 +52,7 @@ def nodes_that_drain_first(
     if refusal_of_pod(cluster.view, first, profile) is not None:
         return ()
     helpful, _ = resolvable_nodes(cluster, first, profile)
-    names = [cluster.view.row(slot).node.name for slot in cluster.view.oldest_first(helpful)]
+    names = [cluster.view.row(slot).node.name for slot in slots_of(helpful)]
     free, draining = 0.0, list[tuple[float, str, str, float]]()
     for number, name in enumerate(names, start=1):
         row = cluster.node(name)

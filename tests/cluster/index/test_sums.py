@@ -59,7 +59,7 @@ def change(cluster: Cluster, dice: Random) -> None:
 
 @pytest.mark.parametrize("seed", range(examples(40)))
 def test_sums_are_those_of_a_recount(seed: int) -> None:
-    """Nodes come, go and change their labels, pods too, nodes are renumbered, and each fork goes its own way."""
+    """Nodes come, go and change their labels, pods too, and each fork goes its own way."""
     dice, clusters = Random(seed), [Cluster()]
     if seed % 4:
         clusters[0].view.column(free_cpus)  # changes of rows are logged only if some index of rows reads them
@@ -80,7 +80,7 @@ def test_sums_are_those_of_a_recount(seed: int) -> None:
     ],
 )
 def test_nodes_leave_in_any_one_pause(ask: Callable[[View], Any], expected: int) -> None:
-    """So many that those that are left get new slots while an index is prepared: the answer is right."""
+    """A few or nearly all, while an index is prepared: the answer is right."""
     pause, ended = 0, False
     while not ended:
         cluster = Cluster()

@@ -85,17 +85,6 @@ def test_it_pauses_and_is_done_once() -> None:
     assert list(warmup.prepare(cluster, pod("c", devices=4), PROFILE)) != []
 
 
-def test_new_slots_need_another_warm_up() -> None:
-    """When all nodes get new slots the indexes are gone, and the same sort of pods is warmed up for again."""
-    cluster = cluster_of([node(f"n{i}", "trn1.32xlarge", created=100 + i) for i in range(10)])
-    warmup = IndexWarmup()
-    assert list(warmup.prepare(cluster, pod("a", devices=1), PROFILE)) != []
-    for i in range(600):
-        cluster.put_node(node(f"late{i}", "trn1.32xlarge", created=i / 10))
-    assert list(warmup.prepare(cluster, pod("b", devices=1), PROFILE)) != []
-    assert schedule(cluster, pod("b", devices=1)) == ("late0", (0,))
-
-
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the numbers of rows of which an index was built, and of changes that one read, in one step."""

@@ -190,7 +190,7 @@ def test_one_pod(nodes: Sequence[Node], bound: Sequence[Pod], pending: Pod, want
             ("line", (0, 1, 2)),
             id="an exact fit on a line",
         ),
-        pytest.param([trn1("b", 1), trn1("a", 1)], [], pod(devices=4), ("a", (0, 1, 2, 3)), id="equal nodes: by name"),
+        pytest.param([trn1("b"), trn1("a")], [], pod(devices=4), ("b", (0, 1, 2, 3)), id="equal nodes: the first"),
         pytest.param([trn1("b", 0), trn1("a", 1)], [], pod(devices=4), ("b", (0, 1, 2, 3)), id="before that by age"),
         pytest.param(
             [node("crowded", "inf2.24xlarge"), node("quiet", "inf2.24xlarge", created=1)],

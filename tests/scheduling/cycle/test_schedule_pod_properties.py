@@ -146,10 +146,11 @@ def play(dice: Random) -> int:
         if bound and dice.random() < 0.3:
             cluster.remove_pod(bound.pop(0).uid)
         if nodes and dice.random() < 0.2:
-            nodes[0] = some_node(dice, nodes[0].name)
-            cluster.remove_node(nodes[0].name)
-            cluster.put_node(nodes[0])
-            rejecting.discard(nodes[0].name)
+            gone = nodes.pop(0)
+            cluster.remove_node(gone.name)
+            nodes.append(some_node(dice, gone.name))
+            cluster.put_node(nodes[-1])
+            rejecting.discard(gone.name)
     return count
 
 

@@ -94,7 +94,7 @@ def _placed_of_twelve(dice: random.Random) -> tuple[int, int]:
 
 
 def test_a_replica_and_a_restart_decide_alike() -> None:
-    """The sizes in use are folded from the pods on nodes, in whatever order they came, or went in between."""
+    """The sizes in use are folded from the pods on nodes, in whatever order these came, or went in between."""
     dice = random.Random(3)
     nodes = [
         node(f"n{i}", kind, created=i) for i, kind in enumerate(("trn1.32xlarge", "inf2.48xlarge", "inf2.24xlarge") * 3)
@@ -103,9 +103,7 @@ def test_a_replica_and_a_restart_decide_alike() -> None:
     for number in range(120):
         constraints = dice.choice((Constraints(), PINNED))
         pending = pod(f"p{number}", devices=dice.choice((1, 1, 2, 3, 4, 12)), constraints=constraints)
-        replica = Cluster()
-        for some_node in dice.sample(nodes, len(nodes)):
-            replica.put_node(some_node)
+        replica = cluster_of(nodes)
         for known in dice.sample(list(placed.values()), len(placed)):
             replica.put_pod(known)
         decision = schedule_pod(leader, pending, PROFILE)
