@@ -311,7 +311,7 @@ class Cluster:
 
     def row_added(self, node_info: NodeInfo) -> AbstractContextManager[Slot]:
         """
-        Add the row of a node that is younger than all others inside the `with` block, which gets its slot.
+        Add the row of a node with a new name inside the `with` block, which gets its slot.
 
         Raises:
             ValueError: there is a node of that name.
