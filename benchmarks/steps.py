@@ -29,6 +29,7 @@ from benchmarks.why import PODS
 from neuron_scheduler.app import collections_in_steps
 from neuron_scheduler.explain.fleet import fleet
 from neuron_scheduler.explain.why import explain_pod
+from neuron_scheduler.kube.http.client import Response
 from neuron_scheduler.kube.watch import informer
 from neuron_scheduler.kube.watch.informer import Informer, ListPage
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS
@@ -94,6 +95,11 @@ class World(Fleet):
     def __attrs_post_init__(self) -> None:
         self.listeners = (self._note,)
         WiredScheduler.__attrs_post_init__(self)
+
+    async def request(self, method: str, path: str, *, body: bytes = b"", **keywords: Any) -> Response:
+        """Answer as the API server, after a pause: no answer is there at once."""
+        await anyio.lowlevel.checkpoint()
+        return await super().request(method, path, body=body, **keywords)
 
     def _delete(self, pod: Object) -> None:
         del self.pods[pod["metadata"]["name"]]

@@ -115,6 +115,7 @@ class NodeTable:
     images: ImageTable = attrs.field(factory=ImageTable)
     offered: OfferedNames = attrs.field(factory=OfferedNames)
     _headless: dict[str, NodeInfo] = attrs.field(factory=dict)
+    _is_shared: bool = False  # nodes and slot_of
     _holes: deque[Slot] = attrs.field(factory=deque)  # the one that has been empty for longest first
     _relabelings: Relabelings = attrs.field(factory=Relabelings)
     _last_terms: dict[TermKind, tuple[object, list[tuple[PodAffinityTerm, Column]]]] = attrs.field(factory=dict)
@@ -207,8 +208,11 @@ class NodeTable:
     def replace(self, slot: Slot, node_info: NodeInfo | None, *, with_terms: bool = True) -> None:
         old = self.slots[slot]
         self.slots[slot] = node_info
-        node = self.nodes[slot] = None if node_info is None else node_info.node
+        node = None if node_info is None else node_info.node
         node_before = None if old is None else old.node
+        if node is not node_before:
+            self._own()
+            self.nodes[slot] = node
         self._move_images(slot, node_before, node)
         if node_info is old:
             return
@@ -236,11 +240,13 @@ class NodeTable:
             self._vacate(slot)
 
     def fork(self) -> Self:
-        """Return an independent copy; it shares rows and integers and copies lists of references."""
+        """Return an independent copy; it shares rows, integers and the nodes until one of them changes."""
+        self._is_shared = True
         return type(self)(
             slots=list(self.slots),
-            nodes=list(self.nodes),
-            slot_of=dict(self.slot_of),
+            nodes=self.nodes,
+            slot_of=self.slot_of,
+            is_shared=True,
             live=self.live,
             set_aside=self.set_aside,
             of_nodes=self.of_nodes.fork(),
@@ -254,7 +260,13 @@ class NodeTable:
             holes=self._holes.copy(),
         )
 
+    def _own(self) -> None:
+        """Copy what a fork has, too, before it changes."""
+        if self._is_shared:
+            self.nodes, self.slot_of, self._is_shared = list(self.nodes), dict(self.slot_of), False
+
     def _insert(self, node_info: NodeInfo) -> Slot:
+        self._own()
         if len(self._holes) > len(self.slot_of) + _MOST_HOLES:
             slot = self._holes.popleft()
         else:
@@ -267,6 +279,7 @@ class NodeTable:
         return slot
 
     def _vacate(self, slot: Slot) -> None:
+        self._own()
         del self.slot_of[self.row(slot).node.name]
         self.live &= ~(1 << slot)
         self._holes.append(slot)
