@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
-from itertools import islice
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 
@@ -39,6 +39,7 @@ STEP_BYTES: Final = 512 << 10  # of a page that are read before other tasks may 
 PAGE_TIMEOUT: Final = 60.0
 PAGE_TRIES: Final = 5  # of a page that is answered with 429
 PAGE_SILENCE: Final = 10.0  # seconds without a byte; with the 15 s of a Lease less than the 30 s of the promise
+PARTS: Final = 64  # of the keys that a list has not shown yet: a dictionary of 100,000 grows in a step of 12 ms
 BATCH: Final = 25  # objects handled before other tasks may run
 LINE_BYTES: Final = 16 << 10  # of a line that count as one object
 WATCH_SECONDS: Final = 15  # and up to a third more, so that replicas do not reconnect together
@@ -431,17 +432,18 @@ class Informer(Generic[T]):
         Each page is in order, the first object at its end; they are merged as they are handed over, because sorting all
         would block the event loop. So would freeing all at the end: most are as they were, and nobody keeps them.
         """
-        left, keys = dict[str, None](), self._store.keys()
-        while some := dict.fromkeys(islice(keys, PAGE)):
-            left |= some  # the garbage collector passes over a dictionary of texts, and would go through a copy
-            await checkpoint()
+        left: Sequence[dict[str, None]] = [{} for _ in range(PARTS)]
+        for number, key in enumerate(self._store.keys(), start=1):
+            left[hash(key) % PARTS][key] = None
+            if number % PAGE == 0:
+                await checkpoint()
         merged = heapq.merge(*map(_take_each, listed), key=self.resource.position)
         for number, decoded in enumerate(merged, start=1):
             self._store.put(decoded)
-            left.pop(decoded.key, None)
+            left[hash(decoded.key) % PARTS].pop(decoded.key, None)
             if number % BATCH == 0:
                 await checkpoint()
-        for number, key in enumerate(left, start=1):
+        for number, key in enumerate(chain.from_iterable(left), start=1):
             self._store.remove(key)
             if number % BATCH == 0:
                 await checkpoint()
