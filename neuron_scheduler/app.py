@@ -208,12 +208,11 @@ class App:
         await parts.scheduling_loop.run()
 
     async def _sync_all_but_pods(self, services: TaskGroup) -> None:
-        informers = (self.parts.nodes, *self.parts.others)
-        for informer in informers:
+        for informer in (self.parts.nodes, *self.parts.others):
             services.start_soon(informer.run)
-        for informer in informers:
+        for informer in self.parts.others:
             await informer.synced.wait()
-        _ = self.parts.cluster.view.live  # numbers the nodes, which takes longer once they have pods
+        await self.parts.nodes.fetched.wait()  # they are handed over while the pods come
 
     async def _watch_served_kinds(self, services: TaskGroup, *, task_status: TaskStatus[None]) -> None:
         """

@@ -116,6 +116,7 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
     of_claims, optional = _claim_kinds(config)
     others = tuple(_informer(client, metrics, resource) for resource in (*OTHER_KINDS, *of_claims))
     pods = _informer(client, metrics, pods_through(own_pods(profiles.values())))
+    pods.after = nodes.synced  # a pod whose node is not known costs twice
 
     wake_up, cluster = LoopBell(), Cluster()
     cluster.groups.served = frozenset(profiles)

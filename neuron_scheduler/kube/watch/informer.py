@@ -248,6 +248,8 @@ class Informer(Generic[T]):
         on_failure: called with the resource's name when a list or watch has failed.
         on_unhandled: called with it when the handler has failed on an object.
         time_limit: returns a scope that is cancelled after so many seconds; a watch runs in it.
+        after: what a list waits for before it is handed over.
+        fetched: set when the first list has come.
         synced: set when the first list has been handled.
         version: of the event or list that is being handed over.
         problem: why the last list or watch failed, in words; empty if it did not.
@@ -261,6 +263,8 @@ class Informer(Generic[T]):
     time_limit: Callable[[float], anyio.CancelScope] = anyio.move_on_after
     random: Callable[[], float] = randomness.random
     backoff: Backoff = attrs.field(factory=lambda: Backoff(randomness.random, most=LONGEST_PAUSE))
+    after: anyio.Event | None = None
+    fetched: anyio.Event = attrs.field(factory=anyio.Event, init=False)
     synced: anyio.Event = attrs.field(factory=anyio.Event, init=False)
     lists: int = attrs.field(default=0, init=False)
     watches: int = attrs.field(default=0, init=False)
@@ -406,6 +410,9 @@ class Informer(Generic[T]):
             if error.status != 410:
                 raise
             listed, version = await self._pages()
+        self.fetched.set()
+        if self.after is not None:
+            await self.after.wait()
         self.version = version
         with self._listing():
             await self._replace(listed)
