@@ -1,16 +1,18 @@
 """
 A very large fleet on a real API server: this scheduler, the bare Binding loop and kube-scheduler one after the other.
 
-Run as `python -m benchmarks.contest.large [--nodes 100000] [--pods 5000] [--real] [--contenders ours ...]`. With
-`--real` nodes are as Amazon EKS shows them (9 kB: labels, conditions, 25 images), and each runs a pod; else they have
-1 kB and run none. Prints for each contender the seconds from its start to the first Binding, the pods a second after
-it, its CPU until the last Binding and its peak memory; then how long the running leader takes to answer questions about
-the fleet and about a refused pod, while pods are bound. Compare the ratios of one run.
+Run as `python -m benchmarks.contest.large [--nodes 100000] [--pods 5000] [--real] [--contenders ours ...] [--group
+N]`. With `--real` nodes are as Amazon EKS shows them (9 kB: labels, conditions, 25 images), and each runs a pod; else
+they have 1 kB and run none. Prints for each contender the seconds from its start to the first Binding, the pods a
+second after it, its CPU until the last Binding and its peak memory; then how long the running leader takes to answer
+questions about the fleet and about a refused pod, while pods are bound. With `--group 20000` only: how long such a
+group takes, and how long single pods of another namespace wait meanwhile. Compare the ratios of one run.
 """
 
 import argparse
 import time
 from functools import partial
+from itertools import count
 from typing import Final
 
 import aiohttp
@@ -33,6 +35,8 @@ TYPES: Final = 16  # groups of nodes, each with images of its own
 QUESTIONS: Final = ("/v1/fleet", "/v1/why?namespace=default&pod=too-large")
 RIGHTS: Final = MANIFESTS.parent / "components" / "questions" / "rbac.yaml"
 TOO_LARGE: Final = "too-large"
+GROUP: Final = "pod-group.scheduling.sigs.k8s.io/"
+OTHER: Final = "other"
 
 
 def real_node(number: int) -> Object:
@@ -141,6 +145,52 @@ async def _pace(arena: Arena, created: dict[str, float], first: int) -> None:
         await anyio.sleep(0.05)
 
 
+async def place_group(arena: Arena, size: int) -> None:
+    """Let a group come, and single pods of another namespace, twenty a second; print how long both take."""
+    contender, plain = ours(arena, arena.account), WORKLOADS["one-shape"]
+    group = {f"{GROUP}name": "big", f"{GROUP}min-available": str(size)}
+    members = list(plain.manifests(size + 1))
+    for member in members[1:]:
+        member["metadata"]["labels"] = member["metadata"].get("labels", {}) | group
+    await arena.api.post("/api/v1/namespaces", {"metadata": {"name": OTHER}})
+    observer, seen = Observer(plane=arena.plane, on_first=lambda: None), dict[str, list[float]]()
+    await _report(arena)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(observer.run, await arena.create_pods(members[:1]))
+        async with contender.running():
+            await observer.wait_for(1, start=LONGEST_START, pause=LONGEST_PAUSE)
+            tasks.start_soon(_watch, arena, seen)
+            await arena.create_pods(members[1:])
+            created = time.perf_counter()
+            tasks.start_soon(_pace_alone, arena)
+            await observer.wait_for(2, start=LONGEST_START, pause=LONGEST_PAUSE)
+            first = time.perf_counter()
+            await observer.wait_for(size + 1, start=LONGEST_START, pause=LONGEST_PAUSE)
+            print(f"a group of {len(observer.bound) - 1}: {first - created:.1f} s to its first Binding,", end=" ")
+            print(f"{observer.last - created:.1f} s to its last")
+            for name, start, end in (("placed", created, first), ("bound", first, observer.last)):
+                waits = [bound - shown for shown, *rest in seen.values() for bound in rest[:1] if start <= shown < end]
+                print(f"while it is {name}: {len(waits)} single pods, {max(waits, default=0.0):.2f} s at most")
+        tasks.cancel_scope.cancel()
+
+
+async def _watch(arena: Arena, seen: dict[str, list[float]]) -> None:
+    """Note when a single pod is shown by a watch, and when it is shown with a node."""
+    collection = f"/api/v1/namespaces/{OTHER}/pods"
+    async for _, pod in arena.api.watch(collection, (await arena.api.get(collection))["metadata"]["resourceVersion"]):
+        times = seen.setdefault(pod["metadata"]["name"], [time.perf_counter()])
+        if "nodeName" in pod["spec"]:
+            times.append(time.perf_counter())
+
+
+async def _pace_alone(arena: Arena) -> None:
+    """Create pods of another namespace until cancelled, twenty a second, whatever the API server does meanwhile."""
+    async with anyio.create_task_group() as tasks:
+        for number in count():
+            tasks.start_soon(create_pod, arena.api, pod_manifest(f"single-{number}", namespace=OTHER, neuron=1))
+            await anyio.sleep(0.05)
+
+
 async def main(arguments: argparse.Namespace) -> None:
     """Run the contenders, and ask the questions."""
     node = real_node if arguments.real else workloads.node
@@ -148,6 +198,9 @@ async def main(arguments: argparse.Namespace) -> None:
         if arguments.real:
             create = partial(create_pod, arena.api)
             await create_all(create, map(running_pod, range(arguments.nodes)))
+        if arguments.group:
+            await place_group(arena, arguments.group)
+            return
         print(f"{'contender':<16}{'first':>10}{'rate':>15}{'CPU':>10}{'memory':>11}", flush=True)
         for name in arguments.contenders:
             await measure(arena, name, arguments.pods)
@@ -159,6 +212,7 @@ if __name__ == "__main__":
     parser.add_argument("--nodes", type=int, default=100_000)
     parser.add_argument("--pods", type=int, default=5_000)
     parser.add_argument("--real", action="store_true")
+    parser.add_argument("--group", type=int, default=0)
     parser.add_argument(
         "--contenders", nargs="+", default=("ours", "binding-loop", "kube-scheduler"), choices=CONTENDERS
     )
