@@ -273,11 +273,18 @@ class App:
         """Look for garbage among all objects from time to time, in a moment without pods to schedule."""
         while True:
             await anyio.sleep(_LOOK_AT_ALL)
-            while self.parts.queue.count(Place.ACTIVE) or self.parts.binder.in_flight:  # noqa: ASYNC110 - an hour's task
+            while self._is_busy:  # noqa: ASYNC110 - an hour's task
                 await anyio.sleep(1.0)
             gc.unfreeze()
             gc.collect()
             gc.collect()  # of nothing: else the next full one looks at a quarter of all that there is
+
+    @property
+    def _is_busy(self) -> bool:
+        parts = self.parts  # a replica that does not lead has active pods, too
+        return parts.scheduling_loop.looked_at is not None and bool(
+            parts.queue.count(Place.ACTIVE) or parts.binder.in_flight
+        )
 
     async def _wind_down(self) -> None:
         """Release the Lease if none of our Bindings can succeed after that, and write the queued Events."""

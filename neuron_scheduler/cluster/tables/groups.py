@@ -39,6 +39,10 @@ class _Members:
     deciders: Counter[str] = attrs.field(factory=Counter)
     owners: Counter[Owner | None] = attrs.field(factory=Counter)
 
+    def copy(self) -> Self:
+        counts = (self.placed.copy(), self.said.copy(), self.deciders.copy(), self.owners.copy())
+        return type(self)(dict(self.pods), *counts)
+
 
 _NOBODY: Final = _Members()
 _NAMED: Final = 3
@@ -64,6 +68,7 @@ class Groups:
     _decider_of: dict[str, str] = attrs.field(factory=dict)
     watched: set[Dialect] = attrs.field(factory=set)
     served: frozenset[str] = frozenset()
+    _own: set[GroupKey] = attrs.field(factory=set)  # whose members no fork has
 
     def declare(self, group: PodGroup) -> None:
         self.watched.add(group.key.dialect)
@@ -76,7 +81,7 @@ class Groups:
         self.remove(pod.uid)
         group = pod.group
         if group is not None and not pod.terminating:
-            members = self._members.setdefault(group.key, _Members())
+            members = self._to_change(group.key)
             members.pods[pod.uid] = pod
             if group not in members.said and len(members.said) >= MOST_SAYINGS:
                 group = PodGroup(group.key)
@@ -91,7 +96,7 @@ class Groups:
     def remove(self, uid: str) -> None:
         group = self._group_of.pop(uid, None)
         if group is not None:
-            members = self._members[group.key]
+            members = self._to_change(group.key)
             members.said -= Counter((group,))  # drops those that nobody says any more
             pod = members.pods.pop(uid)
             members.placed -= Counter((group,) if pod.node_name else ())
@@ -102,6 +107,13 @@ class Groups:
             members.deciders -= Counter(() if name is None else (name,))
             if not members.pods:
                 del self._members[group.key]
+                self._own.discard(group.key)
+
+    def _to_change(self, key: GroupKey) -> _Members:
+        if key not in self._own:
+            self._own.add(key)
+            self._members[key] = self._members.get(key, _NOBODY).copy()
+        return self._members[key]
 
     def _name_of_decider(self, pod: Pod, members: _Members) -> str:
         name = pod.scheduler_name
@@ -206,11 +218,7 @@ class Groups:
         return group if self.members(group.key).keys() - {pod.uid} else None
 
     def fork(self) -> Self:
-        copies = {
-            key: _Members(
-                dict(each.pods), each.placed.copy(), each.said.copy(), each.deciders.copy(), each.owners.copy()
-            )
-            for key, each in self._members.items()
-        }
-        mappings = (dict(self._group_of), dict(self._declared), dict(self._decider_of))
-        return type(self)(copies, *mappings, set(self.watched), self.served)
+        """Return an independent copy; the members of a group are copied when one of the two changes them."""
+        self._own.clear()
+        mappings = (dict(self._members), dict(self._group_of), dict(self._declared), dict(self._decider_of))
+        return type(self)(*mappings, set(self.watched), self.served)

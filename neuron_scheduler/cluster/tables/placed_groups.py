@@ -123,6 +123,7 @@ class PlacedGroups:
             placed.remove(before.pod.uid)
             if not placed.pods:
                 del self._groups[group.key]
+                self._own.discard(group.key)
         group = None if after is None else after.pod.group
         if after is not None and group is not None and not after.pod.terminating:
             self._to_change(group.key).put(after)

@@ -172,17 +172,16 @@ def _totals(view: View, pod: Pod, constraint: SpreadConstraint, eligible: NodeSe
     if constraint.selector is None or not constraint.selector.requirements:
         return Column()
     domains, matching = view.domains(constraint.topology_key), _query_of(pod, constraint)
-    not_counting = less(domains.keyed, eligible)
-    every_node_is_one = len(domains.values) == domains.keyed.bit_count()
-    if not (not_counting or every_node_is_one):
-        return view.totals(matching, constraint.topology_key)
-    counts = view.counts(matching)
+    totals, not_counting = view.totals(matching, constraint.topology_key), less(domains.keyed, eligible)
+    if domains.keyed and not not_counting:
+        return totals
+    counts = view.counts(matching)  # as a warm-up asks, which does not know the domains yet
     outside = counts.positive & not_counting
-    if every_node_is_one:
-        return counts.mask(eligible) if outside else counts
-    totals = view.totals(matching, constraint.topology_key)
-    if outside:
-        totals = totals.fork()
+    if not outside:
+        return totals
+    if len(domains.values) == domains.keyed.bit_count():
+        return totals.mask(eligible)
+    totals = totals.fork()
     while outside:
         nodes = domains.get(_domain(view, constraint.topology_key, outside))
         totals.flip(totals.value(lowest_slot(outside)) ^ counts.total(nodes & eligible), nodes)

@@ -14,6 +14,7 @@ from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.indexes import Indexes
 from neuron_scheduler.cluster.index.postings import Postings
 from neuron_scheduler.cluster.rows.node_info import Nomination
+from neuron_scheduler.cluster.tables.pods import PodTable
 from neuron_scheduler.cluster.view import IndexRequests, View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.core_mask import CoreMask
@@ -48,6 +49,7 @@ def test_a_decision_builds_no_index_after_a_warm_up(seed: int, monkeypatch: pyte
         list(warmup.prepare(cluster, pending, PROFILE))
         with monkeypatch.context() as patch:
             patch.setattr(Indexes, "_bring_up_to_date", _refuse)
+            patch.setattr(PodTable, "_numbers", _refuse)
             select_node(cluster, pending, PROFILE)
         list(warmup.prepare_refusal(cluster, pending, PROFILE))
         with monkeypatch.context() as patch:
@@ -63,7 +65,7 @@ def _with_nodes_aside(cluster: Cluster, aside: Mapping[str, CoreMask]) -> Cluste
 
 
 def _refuse(*_: object) -> None:
-    raise AssertionError("an index was built or caught up by the decision")
+    raise AssertionError("an index was built or caught up, or pods were counted, by the decision")
 
 
 @pytest.mark.parametrize("first", [pod("a", devices=4), pod("a", cores=2, labels={"app": "web"}), pod("a", cpu=100)])
