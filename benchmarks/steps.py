@@ -109,6 +109,7 @@ class World(Fleet):
         """Deliver all nodes, and a pod on each."""
         for number in range(self.size):
             self.deliver(self.parts.nodes, "ADDED", some_node(number))
+        self.parts.nodes.synced.set()
         for number in range(self.size):
             devices = 1 if number % 8 == 0 else DEVICES[number % 4]
             pod = pod_manifest(
