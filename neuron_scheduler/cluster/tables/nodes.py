@@ -229,15 +229,17 @@ class NodeTable:
 
     @contextmanager
     def row_added(self, node_info: NodeInfo) -> Iterator[Slot]:
-        """Add the row of a node with a new name inside the `with` block."""
+        """Add the row of a node with a new name inside the `with` block, in which nothing else may run."""
         name = node_info.node.name
         if name in self.slot_of:
             raise ValueError(f"cannot add {name!r} for a question: it exists")
+        is_shared, self._is_shared = self._is_shared, False  # all nodes are as they were in the end
         slot = self._insert(node_info)
         try:
             yield slot
         finally:
             self._vacate(slot)
+            self._is_shared = is_shared
 
     def fork(self) -> Self:
         """Return an independent copy; it shares rows, integers and the nodes until one of them changes."""
@@ -272,7 +274,7 @@ class NodeTable:
         else:
             slot = Slot(len(self.slots))
             self.slots.append(None)
-            self.nodes.append(None)
+            self.nodes += [None] * (len(self.slots) - len(self.nodes))  # a fork may have added a row for a question
         self.slot_of[node_info.node.name] = slot
         self.live |= 1 << slot
         self.replace(slot, node_info)
