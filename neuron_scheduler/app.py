@@ -68,6 +68,8 @@ _LARGE = 10_000
 """References in a list or dictionary that no collection follows while it is new."""
 _LOOK_AT_ALL = 3600.0
 """Seconds between two collections of frozen objects, too (0.7 s at 100,000 nodes): a closed connection is a cycle."""
+_LONGEST_BUSY = 600.0
+"""Seconds for which they wait for a moment without pods to schedule."""
 
 
 async def run(config: Config) -> None:
@@ -270,21 +272,16 @@ class App:
             await self.parts.conditions.run()
 
     async def _collect_all(self) -> None:
-        """Look for garbage among all objects from time to time, in a moment without pods to schedule."""
+        """Look for garbage among all objects from time to time, if possible in a moment without pods to schedule."""
         while True:
             await anyio.sleep(_LOOK_AT_ALL)
-            while self._is_busy:  # noqa: ASYNC110 - an hour's task
-                await anyio.sleep(1.0)
+            with anyio.move_on_after(_LONGEST_BUSY):  # a standby's pods are active for as long as it does not lead
+                while self.parts.queue.count(Place.ACTIVE) or self.parts.binder.in_flight:  # noqa: ASYNC110 - an hour's
+                    await anyio.sleep(1.0)
+            gc.freeze()  # a new table that a collection met would freeze all again, before it has looked
             gc.unfreeze()
             gc.collect()
             gc.collect()  # of nothing: else the next full one looks at a quarter of all that there is
-
-    @property
-    def _is_busy(self) -> bool:
-        parts = self.parts  # a replica that does not lead has active pods, too
-        return parts.scheduling_loop.looked_at is not None and bool(
-            parts.queue.count(Place.ACTIVE) or parts.binder.in_flight
-        )
 
     async def _wind_down(self) -> None:
         """Release the Lease if none of our Bindings can succeed after that, and write the queued Events."""

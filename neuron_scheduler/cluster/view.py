@@ -12,7 +12,7 @@ import attrs
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.indexes import DerivedIndex
 from neuron_scheduler.cluster.index.labels import domain, integer_label, label
-from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, lowest_slot
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot
 from neuron_scheduler.cluster.index.postings import Postings, Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.tables.affinity_terms import TermKind
@@ -127,7 +127,7 @@ class View:
         return node_info if self._overlay is None else self._overlay(node_info)
 
     def rows(self) -> Iterator[NodeInfo]:
-        """Yield every node's row, the oldest node first; not for decisions, because it loops over all nodes."""
+        """Yield every node's row by slot; not for decisions, because it loops over all nodes."""
         return filter(None, self._table.slots)
 
     def rows_in_slots(self) -> list[NodeInfo | None]:
@@ -138,13 +138,9 @@ class View:
         """Return the slot of a node, None if it does not exist."""
         return self._table.slot_of.get(name)
 
-    def oldest(self, nodes: NodeSet) -> Slot:
-        """Return the slot of the oldest of the nodes, which is how ties are broken; `nodes` is not empty."""
-        return lowest_slot(nodes)
-
-    def rows_by_age(self, nodes: NodeSet) -> Iterator[NodeInfo]:
-        """Yield rows without an overlay as they are now, the oldest first."""
-        return self._table.rows_by_age(nodes)
+    def rows_of(self, nodes: NodeSet) -> Iterator[NodeInfo]:
+        """Yield rows without an overlay as they are now, by slot."""
+        return self._table.rows_of(nodes)
 
     def node_postings(self, values_of: Callable[[Node], Values]) -> Postings:
         """Return postings that depend on the node's object only; changes of pods do not touch them."""

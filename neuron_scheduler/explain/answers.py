@@ -86,7 +86,7 @@ class NodeGroup:
 
     Attributes:
         nodes: how many they are.
-        names: of the oldest of them, a few.
+        names: of a few of them.
         plugin: the filter that refuses first; empty for nodes that take the pod.
         reason: its words.
         arithmetic: one sentence with the figures behind the reason, such as "needs 8 devices; 12 are free in blocks of

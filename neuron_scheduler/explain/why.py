@@ -470,10 +470,10 @@ def _largest(cluster: Cluster, figures: dict[_Figures, list[Slot]]) -> Iterator[
 
 def _group(cluster: Cluster, pod: Pod, kind: _Kind, figures: _Figures, nodes: NodeSet) -> NodeGroup:
     (by, instance_type, _), (text, kept_for) = kind, figures
-    oldest = islice(cluster.view.rows_by_age(nodes), MOST_NAMED)
+    some = islice(cluster.view.rows_of(nodes), MOST_NAMED)
     return NodeGroup(
         nodes=nodes.bit_count(),
-        names=tuple(node_info.node.name for node_info in oldest),
+        names=tuple(node_info.node.name for node_info in some),
         instance_type=instance_type,
         plugin=by[0].plugin if by else "",
         reason=by[0].reason if by else "",

@@ -20,7 +20,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, join, known_types, row_of
-from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, lowest_slot
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.tables.affinity_terms import TermKind
 from neuron_scheduler.cluster.view import View
@@ -125,7 +125,7 @@ def hidden_pods(
             view = fork.view
             fitting = _fitting_nodes(fork, plain, profile) if refusal_of_pod(view, plain, profile) is None else NO_NODES
             if fitting:
-                fork.assume(assigned_pod(plain, view.row(view.oldest(fitting)).node.name, NO_LABELS))
+                fork.assume(assigned_pod(plain, view.row(lowest_slot(fitting)).node.name, NO_LABELS))
                 found.add(pod.uid)
             else:
                 refused.add(key)

@@ -2,8 +2,8 @@
 The table of nodes: a row for each, in a slot, with the indexes and the other tables that are updated with the rows.
 
 A node keeps its slot while it lives. Slots are given in the order of arrival, and a list arrives in the order of age.
-So the lowest slot is the oldest node's, but for nodes that were launched together. A slot becomes free with its node,
-and is used again after many others have become free: whoever has read a slot before a pause does not meet another node.
+A slot becomes free with its node, and is used again after many others have become free: whoever has read a slot before
+a pause does not meet another node. The lowest slot breaks ties. It is the oldest node's until slots are used again.
 
 Pods whose node does not exist (yet, or any more) are in *headless* rows, which have a name but no slot.
 """
@@ -126,8 +126,8 @@ class NodeTable:
             raise LookupError(f"slot {slot} is empty")
         return node_info
 
-    def rows_by_age(self, nodes: NodeSet) -> Iterator[NodeInfo]:
-        """Yield the rows in live slots, the oldest first, as they are now."""
+    def rows_of(self, nodes: NodeSet) -> Iterator[NodeInfo]:
+        """Yield the rows in live slots as they are now."""
         return filter(None, compress(list(self.slots), selectors(nodes)))
 
     def node_info_of(self, name: str) -> NodeInfo:

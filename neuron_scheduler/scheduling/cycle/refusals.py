@@ -46,7 +46,7 @@ def refusals(cluster: Cluster, pod: Pod, profile: Profile, known: Sequence[Refus
     """
     Return the refusals of all nodes that do not take a pod, in the order of the filters.
 
-    Of the nodes with nominations of other pods, the oldest are asked one by one, as the decision does; `known` is what
+    Of the nodes with nominations of other pods, some are asked one by one, as the decision does; `known` is what
     it has heard from these. The pod's own nomination counts, unless the caller has put it aside.
     """
     live = cluster.view.live

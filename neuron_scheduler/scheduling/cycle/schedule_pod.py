@@ -4,7 +4,7 @@ The decision: which node a pod gets, and which of its devices and cores, or why 
     candidates = every live node
     for each filter:      candidates less those it refuses      (reasons are asked for only if none is left)
     for each preference:  candidates = its best non-empty subset
-    node = the oldest of the candidates
+    node = the one in the lowest slot
 
 A pure function of cluster, pod and profile: the same input gives the same answer on every replica. A pod that fits
 nowhere is a value, `FitError`, and not an exception.
@@ -18,7 +18,7 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.index.nodeset import NodeSet, less
+from neuron_scheduler.cluster.index.nodeset import NodeSet, less, lowest_slot
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.devices import NO_CLASS
 from neuron_scheduler.model.pod import Pod
@@ -202,7 +202,7 @@ def _choose(cluster: Cluster, pod: Pod, profile: Profile, steps: ProfileSteps, a
     view = cluster.view if overlay is None else cluster.view.with_overlay(overlay)
     too_late: list[Refusal] = []
     while candidates:
-        slot = cluster.view.oldest(_best(view, pod, steps.preferences, candidates))
+        slot = lowest_slot(_best(view, pod, steps.preferences, candidates))
         late = refusals_on(cluster, slot, pod, profile) if overlay is not None else ()
         if not late:
             node_info = view.row(slot)

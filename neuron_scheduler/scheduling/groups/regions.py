@@ -20,7 +20,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.labels import domain_of
-from neuron_scheduler.cluster.index.nodeset import NodeSet, less, membership
+from neuron_scheduler.cluster.index.nodeset import NodeSet, less, lowest_slot, membership
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.view import View
@@ -119,7 +119,7 @@ class DomainRoom:
 
     Attributes:
         room: how many members fit in it.
-        node: one of its nodes, an old one: it shows in which larger domains it is, and how old it is.
+        node: one of its nodes: it shows in which larger domains it is, and how old it is.
     """
 
     value: str
@@ -179,7 +179,7 @@ def rooms_for(view: View, pod: Pod, nodes: NodeSet, each: Sequence[NodeSet] = ()
     nodes &= view.live  # some may have gone in a pause
     numbers = view.postings(room_of(pod))
     by_number = [(number, numbers.get(number) & nodes) for number in numbers.values if isinstance(number, int)]
-    whole = bool(nodes) and takes_whole(view.row(view.oldest(nodes)), pod)
+    whole = bool(nodes) and takes_whole(view.row(lowest_slot(nodes)), pod)
     return Rooms(view, whole, each, [(number, here) for number, here in by_number if here])
 
 

@@ -401,7 +401,7 @@ def _with_room(cluster: Cluster, pod: Pod, profile: Profile, below: int, compari
         comparison.reasons = counts_by_reason(refusals)
         comparison.plugins.update(refusal.plugin for refusal in refusals)
         comparison.without_victims = (helpful & ~among).bit_count()
-        return cluster.view.rows_by_age(nodes)
+        return cluster.view.rows_of(nodes)
 
 
 def _has_spare_pod(node_info: NodeInfo, incoming: Incoming) -> bool:

@@ -6,7 +6,7 @@ mypy reports an ignore that ignores nothing: the type check fails here as soon a
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.column import Column
-from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, slots_of
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, lowest_slot, slots_of
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.cluster.view import View
@@ -19,8 +19,8 @@ from neuron_scheduler.neuron.topology import place, whole_free_devices
 
 def refused_of_nodes(view: View, column: Column, nodes: NodeSet, slot: Slot, count: int) -> None:
     """List what mypy refuses where nodes are meant; nothing here is ever executed."""
-    view.oldest(slot)  # type: ignore[arg-type]
-    view.oldest(count)  # type: ignore[arg-type]
+    lowest_slot(slot)  # type: ignore[arg-type]
+    lowest_slot(count)  # type: ignore[arg-type]
     view.row(nodes)  # type: ignore[arg-type]
     view.row(count)  # type: ignore[arg-type]
     column.at_least(count, slot)  # type: ignore[arg-type]
@@ -40,7 +40,7 @@ def refused_of_cores(
     """List what mypy refuses where cores are meant; nothing here is ever executed."""
     cluster.assume(pod, machine.core_count)  # type: ignore[arg-type]
     cluster.assume(pod, nodes)  # type: ignore[arg-type]
-    cluster.view.oldest(cores)  # type: ignore[arg-type]
+    lowest_slot(cores)  # type: ignore[arg-type]
     PodInfo(pod, cores=machine.devices)  # type: ignore[arg-type]
     Nomination(pod, 0b1111)  # type: ignore[arg-type]
     place(machine, machine.core_count, request)  # type: ignore[arg-type]
