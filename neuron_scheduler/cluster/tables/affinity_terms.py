@@ -14,6 +14,7 @@ from typing import TypeVar
 import attrs
 
 from neuron_scheduler.cluster.index.column import Column
+from neuron_scheduler.cluster.index.copy_on_write import CopyOnWrite
 from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.index.rollup import Domains, Rollup
 from neuron_scheduler.model.pod import NO_CONSTRAINTS, Constraints, Pod
@@ -29,7 +30,8 @@ A pod's decision looks at each term that matches it: the first time that takes 9
 _WORTH_APPLYING = 16  # so many changes are applied one by one even if few pods have the term
 _Key = TypeVar("_Key")
 _Equality = tuple[str, str] | None
-_Directory = dict[str | None, dict[_Equality, dict[PodAffinityTerm, None]]]
+_Posting = tuple[str | None, _Equality]
+_Directory = CopyOnWrite[_Posting, dict[PodAffinityTerm, None]]
 
 
 class TermKind(enum.StrEnum):
@@ -66,7 +68,7 @@ class _PodsWithTerm:
         numbers: pods by slot, where there are any.
     """
 
-    posted: tuple[tuple[str | None, _Equality], ...]
+    posted: tuple[_Posting, ...]
     namespace: str
     table: _Mark
     version: _Mark
@@ -122,14 +124,14 @@ class TermTable:
     """
     All terms of pods that are on a node.
 
-    A directory's keys are a namespace (None where the term has a namespace selector), then an equality that a matching
+    A directory's keys are a namespace (None where the term has a namespace selector) and an equality that a matching
     pod's labels must have (None where the selector has none).
 
     Attributes:
         changes: how often a term or a slot has changed.
     """
 
-    _directories: dict[TermKind, _Directory] = attrs.field(factory=lambda: {kind: {} for kind in TermKind})
+    _directories: dict[TermKind, _Directory] = attrs.field(factory=lambda: {kind: CopyOnWrite() for kind in TermKind})
     _pods_with: dict[tuple[TermKind, PodAffinityTerm], _PodsWithTerm] = attrs.field(factory=dict)
     _of_namespace: Counter[str] = attrs.field(factory=Counter)
     _left_out: Counter[tuple[str, TermKind, PodAffinityTerm]] = attrs.field(factory=Counter)
@@ -161,17 +163,16 @@ class TermTable:
         return bool(self._pods_with)
 
     def has_terms(self, kind: TermKind) -> bool:
-        return bool(self._directories[kind])
+        return bool(self._directories[kind].by_key)
 
     def matching_terms(
         self, kind: TermKind, pod: Pod, namespace_labels: Mapping[str, str]
     ) -> Iterator[tuple[PodAffinityTerm, _PodsWithTerm]]:
         """Yield the terms that match a pod, whose namespace has these labels, with the pods that have them."""
-        directory = self._directories[kind]
+        directory = self._directories[kind].by_key
         for namespace in (pod.namespace, None) if directory else ():
-            posted = directory.get(namespace)
-            for equality in (*pod.labels.items(), None) if posted else ():
-                for term in posted.get(equality, ()) if posted else ():
+            for equality in (*pod.labels.items(), None):
+                for term in directory.get((namespace, equality), ()):
                     if _matches(term, pod, namespace_labels):
                         yield term, self._with_own_totals((kind, term))
 
@@ -187,13 +188,7 @@ class TermTable:
         """
         self._version = _Mark()
         return TermTable(
-            directories={
-                kind: {
-                    namespace: {equality: dict(terms) for equality, terms in posted.items()}
-                    for namespace, posted in directory.items()
-                }
-                for kind, directory in self._directories.items()
-            },
+            directories={kind: directory.copy() for kind, directory in self._directories.items()},
             pods_with=dict(self._pods_with),
             of_namespace=self._of_namespace.copy(),
             left_out=self._left_out.copy(),
@@ -220,9 +215,10 @@ class TermTable:
             return
         if not known:
             self._of_namespace[pod.namespace] += 1
-            posted = tuple(_postings_for(self._directories[kind], term))
-            for namespace, equality in posted:
-                self._directories[kind].setdefault(namespace, {}).setdefault(equality, {})[term] = None
+            directory = self._directories[kind]
+            posted = tuple(_postings_for(directory, term))
+            for posting in posted:
+                directory.to_change(posting, dict)[term] = None
             self._pods_with[kind, term] = _PodsWithTerm(posted, pod.namespace, self._itself, self._version)
         self._to_change((kind, term)).add(slot, 1)
 
@@ -237,12 +233,11 @@ class TermTable:
         del self._pods_with[kind, term]
         _one_less(self._of_namespace, pods_with_term.namespace)
         directory = self._directories[kind]
-        for namespace, equality in pods_with_term.posted:
-            del directory[namespace][equality][term]
-            if not directory[namespace][equality]:
-                del directory[namespace][equality]
-            if not directory[namespace]:
-                del directory[namespace]
+        for posting in pods_with_term.posted:
+            terms = directory.to_change(posting, dict)
+            del terms[term]
+            if not terms:
+                directory.remove(posting)
 
 
 def _one_less(counts: Counter[_Key], key: _Key) -> None:
@@ -259,17 +254,17 @@ def _terms_by_kind(constraints: Constraints) -> Iterator[tuple[TermKind, PodAffi
                 yield kind, term
 
 
-def _postings_for(directory: _Directory, term: PodAffinityTerm) -> Iterator[tuple[str | None, _Equality]]:
+def _postings_for(directory: _Directory, term: PodAffinityTerm) -> Iterator[_Posting]:
     """Yield where to post a term: in each namespace under the equality with the fewest other terms."""
+    posted = directory.by_key
     choices = [
         [(requirement.key, value) for value in requirement.values]
         for requirement in (term.selector.requirements if term.selector else ())
         if requirement.operator is Operator.IN
     ]
     for namespace in term.namespaces if term.namespace_selector is None else (None,):
-        posted = directory.get(namespace, {})
         equalities = min(
-            choices, key=lambda choice: sum(len(posted.get(equality, ())) for equality in choice), default=None
+            choices, key=lambda choice: sum(len(posted.get((namespace, each), ())) for each in choice), default=None
         )
         for equality in dict.fromkeys(equalities) if equalities is not None else (None,):
             yield namespace, equality

@@ -13,6 +13,7 @@ from typing import Final, Self
 
 import attrs
 
+from neuron_scheduler.cluster.index.copy_on_write import CopyOnWrite
 from neuron_scheduler.model.pod import Owner, Pod
 from neuron_scheduler.model.pod_group import UNKNOWN, Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.wording import clip, list_of
@@ -62,13 +63,12 @@ class Groups:
         served: the scheduler names whose pods are decided here; empty if no member is foreign.
     """
 
-    _members: dict[GroupKey, _Members] = attrs.field(factory=dict)
+    _members: CopyOnWrite[GroupKey, _Members] = attrs.field(factory=CopyOnWrite)
     _group_of: dict[str, PodGroup] = attrs.field(factory=dict)
     _declared: dict[GroupKey, PodGroup] = attrs.field(factory=dict)
     _decider_of: dict[str, str] = attrs.field(factory=dict)
     watched: set[Dialect] = attrs.field(factory=set)
     served: frozenset[str] = frozenset()
-    _own: set[GroupKey] = attrs.field(factory=set)  # whose members no fork has
 
     def declare(self, group: PodGroup) -> None:
         self.watched.add(group.key.dialect)
@@ -81,7 +81,7 @@ class Groups:
         self.remove(pod.uid)
         group = pod.group
         if group is not None and not pod.terminating:
-            members = self._to_change(group.key)
+            members = self._members.to_change(group.key, _Members)
             members.pods[pod.uid] = pod
             if group not in members.said and len(members.said) >= MOST_SAYINGS:
                 group = PodGroup(group.key)
@@ -96,7 +96,7 @@ class Groups:
     def remove(self, uid: str) -> None:
         group = self._group_of.pop(uid, None)
         if group is not None:
-            members = self._to_change(group.key)
+            members = self._members.to_change(group.key, _Members)
             members.said -= Counter((group,))  # drops those that nobody says any more
             pod = members.pods.pop(uid)
             members.placed -= Counter((group,) if pod.node_name else ())
@@ -106,14 +106,7 @@ class Groups:
             name = self._decider_of.pop(uid, None)
             members.deciders -= Counter(() if name is None else (name,))
             if not members.pods:
-                del self._members[group.key]
-                self._own.discard(group.key)
-
-    def _to_change(self, key: GroupKey) -> _Members:
-        if key not in self._own:
-            self._own.add(key)
-            self._members[key] = self._members.get(key, _NOBODY).copy()
-        return self._members[key]
+                self._members.remove(group.key)
 
     def _name_of_decider(self, pod: Pod, members: _Members) -> str:
         name = pod.scheduler_name
@@ -121,10 +114,10 @@ class Groups:
         return name if is_listed else OTHERS
 
     def __iter__(self) -> Iterator[GroupKey]:
-        return iter(self._members)
+        return iter(self._members.by_key)
 
     def members(self, key: GroupKey) -> Mapping[str, Pod]:
-        return self._members.get(key, _NOBODY).pods
+        return self._members.by_key.get(key, _NOBODY).pods
 
     def title(self, key: GroupKey) -> str:
         """
@@ -132,7 +125,7 @@ class Groups:
 
         Two Jobs with one name for their group are one group: their owner sees it here.
         """
-        owners = self._members.get(key, _NOBODY).owners
+        owners = self._members.by_key.get(key, _NOBODY).owners
         if len(owners) < 2 or key.dialect is Dialect.LEADER_WORKER_SET:  # which makes a StatefulSet for each group
             return str(key)
         names = nsmallest(_NAMED, map(_name_of, owners))  # a JobSet may have thousands of Jobs
@@ -141,11 +134,11 @@ class Groups:
 
     def owners(self, key: GroupKey) -> Sequence[str]:
         """Return the names of the members' controllers, such as `Job train`."""
-        return sorted(map(_name_of, self._members.get(key, _NOBODY).owners))
+        return sorted(map(_name_of, self._members.by_key.get(key, _NOBODY).owners))
 
     def foreign_members(self, key: GroupKey) -> Counter[str]:
         """Return how many members are foreign, by their schedulerName."""
-        deciders = self._members.get(key, _NOBODY).deciders
+        deciders = self._members.by_key.get(key, _NOBODY).deciders
         return Counter({name: count for name, count in deciders.items() if self.served and name not in self.served})
 
     def present_count(self, key: GroupKey) -> int:
@@ -155,14 +148,14 @@ class Groups:
     def other_groups(self, key: GroupKey) -> Iterator[GroupKey]:
         """Yield the other groups of a namespace that are said in the same words; looks at all groups."""
         same = key.dialect, key.namespace
-        return (other for other in self._members if other != key and (other.dialect, other.namespace) == same)
+        return (other for other in self._members.by_key if other != key and (other.dialect, other.namespace) == same)
 
     def placed_count(self, key: GroupKey) -> int:
-        return self._members.get(key, _NOBODY).placed.total()
+        return self._members.by_key.get(key, _NOBODY).placed.total()
 
     def begun_size(self, key: GroupKey) -> int:
         """Return how many members make a group complete, as those with a node say: no later member raises that."""
-        sizes = [group.size for group in self._members.get(key, _NOBODY).placed if group.size]
+        sizes = [group.size for group in self._members.by_key.get(key, _NOBODY).placed if group.size]
         return self._declared[key].size if key in self._declared else min(sizes, default=0)
 
     def group(self, key: GroupKey) -> PodGroup:
@@ -172,7 +165,7 @@ class Groups:
         Where members say different domains, such as two jobs of a group with an UltraServer each, it has none: the
         affinity of each member counts, as without a group.
         """
-        members, declared = self._members.get(key), self._declared.get(key) or PodGroup(key)
+        members, declared = self._members.by_key.get(key), self._declared.get(key) or PodGroup(key)
         if members is None:
             return declared
         domains = {(group.topology, group.of) for group in members.said if group.topology}
@@ -219,6 +212,5 @@ class Groups:
 
     def fork(self) -> Self:
         """Return an independent copy; the members of a group are copied when one of the two changes them."""
-        self._own.clear()
-        mappings = (dict(self._members), dict(self._group_of), dict(self._declared), dict(self._decider_of))
+        mappings = (self._members.copy(), dict(self._group_of), dict(self._declared), dict(self._decider_of))
         return type(self)(*mappings, set(self.watched), self.served)

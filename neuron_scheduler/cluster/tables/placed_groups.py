@@ -12,6 +12,7 @@ from typing import Final, Self, TypeAlias
 
 import attrs
 
+from neuron_scheduler.cluster.index.copy_on_write import CopyOnWrite
 from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import GroupKey
@@ -109,31 +110,22 @@ _NOBODY: Final = PlacedGroup()
 class PlacedGroups:
     """All groups of which a member has a node."""
 
-    _groups: dict[GroupKey, PlacedGroup] = attrs.field(factory=dict)
-    _own: set[GroupKey] = attrs.field(factory=set)  # that no fork has
+    _groups: CopyOnWrite[GroupKey, PlacedGroup] = attrs.field(factory=CopyOnWrite)
 
     def of(self, key: GroupKey) -> PlacedGroup:
-        return self._groups.get(key, _NOBODY)
+        return self._groups.by_key.get(key, _NOBODY)
 
     def replace(self, before: PodInfo | None, after: PodInfo | None) -> None:
         """Take in what a pod is on a node now instead of what it was there."""
         group = None if before is None else before.pod.group
-        if before is not None and group is not None and group.key in self._groups:
-            placed = self._to_change(group.key)
+        if before is not None and group is not None and group.key in self._groups.by_key:
+            placed = self._groups.to_change(group.key, PlacedGroup)
             placed.remove(before.pod.uid)
             if not placed.pods:
-                del self._groups[group.key]
-                self._own.discard(group.key)
+                self._groups.remove(group.key)
         group = None if after is None else after.pod.group
         if after is not None and group is not None and not after.pod.terminating:
-            self._to_change(group.key).put(after)
-
-    def _to_change(self, key: GroupKey) -> PlacedGroup:
-        if key not in self._own:
-            self._own.add(key)
-            self._groups[key] = self.of(key).copy()
-        return self._groups.setdefault(key, PlacedGroup())
+            self._groups.to_change(group.key, PlacedGroup).put(after)
 
     def fork(self) -> Self:
-        self._own.clear()
-        return type(self)(dict(self._groups))
+        return type(self)(self._groups.copy())

@@ -11,6 +11,7 @@ import attrs
 
 from neuron_scheduler.cluster.index.change_log import ChangeLog
 from neuron_scheduler.cluster.index.column import Column
+from neuron_scheduler.cluster.index.copy_on_write import CopyOnWrite
 from neuron_scheduler.cluster.index.indexes import evict_if_full
 from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.index.rollup import Domains, Rollup
@@ -93,13 +94,12 @@ class PodTable:
     """
 
     _pods: dict[str, tuple[Pod, Slot]] = attrs.field(factory=dict)
-    _postings: dict[tuple[str, ...], dict[str, None]] = attrs.field(factory=dict)
+    _postings: CopyOnWrite[tuple[str, ...], dict[str, None]] = attrs.field(factory=CopyOnWrite)
     _namespaces: dict[str, None] = attrs.field(factory=dict)
     _counts: dict[PodQuery, _Count] = attrs.field(factory=dict)
     _rollups: dict[tuple[PodQuery, str], _Total] = attrs.field(factory=dict)
     _log: ChangeLog[tuple[Slot, Pod, int]] = attrs.field(factory=ChangeLog)  # pods that came (1) or went (-1)
     _preparing: int = 0
-    _own: set[tuple[str, ...]] | None = None  # keys of postings that no fork has; None before the first fork: all
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -112,9 +112,7 @@ class PodTable:
         self.remove(pod.uid)
         self._pods[pod.uid] = (pod, slot)
         for key in _keys(pod):
-            if self._own is not None and key not in self._own:
-                self._make_own(key)
-            self._postings.setdefault(key, {})[pod.uid] = None
+            self._postings.to_change(key, dict)[pod.uid] = None
         self._namespaces[pod.namespace] = None
         self._record(slot, pod, 1)
 
@@ -197,17 +195,9 @@ class PodTable:
             self._rollups[definition, within.key] = _Total(Rollup.build(numbers, within, len(within.nodes)), start)
 
     def fork(self) -> "PodTable":
-        """Return an independent copy; a posting is copied when one of the two changes it, counts are built anew."""
-        self._own = set()
+        """Return an independent copy, which counts anew."""
         pods, self._pods = self._pods, dict(self._pods)  # as in `Cluster.fork`
-        return PodTable(pods=pods, postings=dict(self._postings), namespaces=dict(self._namespaces), own=set())
-
-    def _make_own(self, key: tuple[str, ...]) -> None:
-        """Copy a posting that a fork may have, before it is changed."""
-        if self._own is not None:
-            self._own.add(key)
-        if key in self._postings:
-            self._postings[key] = dict(self._postings[key])
+        return PodTable(pods=pods, postings=self._postings.copy(), namespaces=dict(self._namespaces))
 
     def _count_of(self, definition: PodQuery, domains: Domains | None) -> "_Count | _Total | None":
         if domains is None or domains.has_only_single_nodes:
@@ -251,14 +241,14 @@ class PodTable:
         if not equalities:
             if definition.namespaces is None:
                 return self._pods.keys()
-            return [uid for namespace in definition.namespaces for uid in self._postings.get((namespace,), ())]
+            return [uid for namespace in definition.namespaces for uid in self._postings.by_key.get((namespace,), ())]
         namespaces = self._namespaces.keys() if definition.namespaces is None else definition.namespaces
         return [uid for namespace in namespaces for uid in self._smallest(namespace, equalities)]
 
     def _smallest(self, namespace: str, equalities: Sequence[tuple[str, str]]) -> Collection[str]:
         return min(
             (
-                self._postings.get(key, {})
+                self._postings.by_key.get(key, {})
                 for key in ((namespace,), *((namespace, *equality) for equality in equalities))
             ),
             key=len,
@@ -266,15 +256,11 @@ class PodTable:
 
     def _unpost(self, pod: Pod) -> None:
         for key in _keys(pod):
-            if self._own is not None and key not in self._own:
-                self._make_own(key)
-            uids = self._postings[key]
+            uids = self._postings.to_change(key, dict)
             del uids[pod.uid]
             if not uids:
-                del self._postings[key]
-                if self._own is not None:
-                    self._own.discard(key)
-        if (pod.namespace,) not in self._postings:
+                self._postings.remove(key)
+        if (pod.namespace,) not in self._postings.by_key:
             del self._namespaces[pod.namespace]
 
     def _record(self, slot: Slot, pod: Pod, change: int) -> None:

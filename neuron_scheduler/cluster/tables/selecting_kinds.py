@@ -13,6 +13,7 @@ from typing import Final, Self
 
 import attrs
 
+from neuron_scheduler.cluster.index.copy_on_write import CopyOnWrite
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Owner, Pod
 from neuron_scheduler.model.selecting_kinds import SERVICE, Namespace, Workload
@@ -69,16 +70,15 @@ class Workloads:
     """Selectors of Services and controllers by namespace; Services are posted under one equality of their selector."""
 
     _controllers: dict[tuple[str, Owner], LabelSelector] = attrs.field(factory=dict)
-    _services: dict[_Posting, dict[str, LabelSelector]] = attrs.field(factory=dict)
+    _services: CopyOnWrite[_Posting, dict[str, LabelSelector]] = attrs.field(factory=CopyOnWrite)
 
     def put(self, workload: Workload) -> None:
         """Add a Service or controller; `remove` its old state first."""
         if workload.selector is None or not workload.selector.requirements:
             return
         if workload.kind == SERVICE:
-            self._services.setdefault(_posting(workload.namespace, workload.selector), {})[workload.name] = (
-                workload.selector
-            )
+            posting = _posting(workload.namespace, workload.selector)
+            self._services.to_change(posting, dict)[workload.name] = workload.selector
         else:
             self._controllers[_owner(workload)] = workload.selector
 
@@ -89,16 +89,16 @@ class Workloads:
             self._controllers.pop(_owner(workload), None)
             return
         posting = _posting(workload.namespace, workload.selector)
-        services = self._services.get(posting, {})
+        services = self._services.to_change(posting, dict)
         services.pop(workload.name, None)
         if not services:
-            self._services.pop(posting, None)
+            self._services.remove(posting)
 
     def selector_of(self, pod: Pod) -> LabelSelector | None:
         """Return the selector of the pods that belong together with this one; None if nothing selects it."""
         requirements: set[Requirement] = set()
         for key, value in pod.labels.items():
-            for selector in self._services.get((pod.namespace, key, value), {}).values():
+            for selector in self._services.by_key.get((pod.namespace, key, value), {}).values():
                 if selector.matches(pod.labels):
                     requirements.update(selector.requirements)
         if pod.owner is not None:
@@ -109,10 +109,7 @@ class Workloads:
         return LabelSelector(tuple(sorted(requirements, key=lambda r: (r.key, r.operator.value, r.values))))
 
     def fork(self) -> Self:
-        return type(self)(
-            controllers=dict(self._controllers),
-            services={posting: dict(services) for posting, services in self._services.items()},
-        )
+        return type(self)(controllers=dict(self._controllers), services=self._services.copy())
 
 
 def _owner(workload: Workload) -> tuple[str, Owner]:

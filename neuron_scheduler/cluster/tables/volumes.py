@@ -7,10 +7,11 @@ assumption ends with the next version of the object.
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import attrs
 
+from neuron_scheduler.cluster.index.copy_on_write import CopyOnWrite
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, with_only
 from neuron_scheduler.cluster.rows.pod_info import PodInfo
@@ -68,11 +69,11 @@ class VolumesOfAffinity:
         del self._entries[bisect_left(self._entries, entry)]
         return bool(self._entries)
 
-    def fork(self) -> Self:
+    def copy(self) -> Self:
         return type(self)(self.terms, self.label, list(self._entries))
 
 
-ByAffinity = dict[Terms, VolumesOfAffinity]
+_ByAffinity = CopyOnWrite[Terms, VolumesOfAffinity]
 
 
 @attrs.define(eq=False)
@@ -84,45 +85,38 @@ class FreeVolumes:
     ordered by size. So a claim is compared with each node affinity once, not with each volume.
     """
 
-    _by_access_modes: dict[_Group, dict[frozenset[str], ByAffinity]] = attrs.field(factory=dict)
+    _by_access_modes: CopyOnWrite[_Group, CopyOnWrite[frozenset[str], _ByAffinity]] = attrs.field(factory=CopyOnWrite)
 
-    def fork(self) -> Self:
-        return type(self)(
-            {
-                group: {
-                    modes: {terms: volumes.fork() for terms, volumes in by_affinity.items()}
-                    for modes, by_affinity in by_access_modes.items()
-                }
-                for group, by_access_modes in self._by_access_modes.items()
-            }
-        )
+    def copy(self) -> Self:
+        return type(self)(self._by_access_modes.copy())
 
     def put(self, volume: PersistentVolume) -> None:
         if not _is_offered(volume):
             return
-        by_affinity = self._by_access_modes.setdefault(_group(volume), {}).setdefault(
-            frozenset(volume.access_modes), {}
-        )
         terms = volume.required_terms
-        volumes = by_affinity.get(terms)
-        if volumes is None:
-            volumes = by_affinity[terms] = VolumesOfAffinity(terms, _only_label(terms))
+        volumes = self._with_modes_of(volume).to_change(terms, lambda: VolumesOfAffinity(terms, _only_label(terms)))
         volumes.put((volume.capacity, volume.name))
 
     def remove(self, volume: PersistentVolume) -> None:
         """Remove a volume; it must be as it was when it was put."""
         if not _is_offered(volume):
             return
-        by_affinity = self._by_access_modes[_group(volume)][frozenset(volume.access_modes)]
-        if not by_affinity[volume.required_terms].remove((volume.capacity, volume.name)):
-            del by_affinity[volume.required_terms]
+        terms, by_affinity = volume.required_terms, self._with_modes_of(volume)
+        volumes = by_affinity.to_change(terms, lambda: VolumesOfAffinity(terms))
+        if not volumes.remove((volume.capacity, volume.name)):
+            by_affinity.remove(terms)
 
     def volumes_for(self, claim: PersistentVolumeClaim) -> Iterator[VolumesOfAffinity]:
         """Yield the volumes that may serve a claim if their sizes and labels do, by node affinity."""
         wanted = set(claim.access_modes)
-        for modes, by_affinity in self._by_access_modes.get(_group(claim), {}).items():
+        by_access_modes = self._by_access_modes.by_key.get(_group(claim))
+        for modes, by_affinity in by_access_modes.by_key.items() if by_access_modes is not None else ():
             if wanted <= modes:
-                yield from by_affinity.values()
+                yield from by_affinity.by_key.values()
+
+    def _with_modes_of(self, volume: PersistentVolume) -> _ByAffinity:
+        by_access_modes = self._by_access_modes.to_change(_group(volume), CopyOnWrite)
+        return by_access_modes.to_change(frozenset(volume.access_modes), CopyOnWrite)
 
 
 def _is_offered(volume: PersistentVolume) -> bool:
@@ -167,7 +161,7 @@ class Volumes:
     stored_volumes: dict[str, PersistentVolume] = attrs.field(factory=dict)
     classes: dict[str, StorageClass] = attrs.field(factory=dict)
     drivers: dict[str, CSIDriver] = attrs.field(factory=dict)
-    capacities: dict[str, dict[str, CSIStorageCapacity]] = attrs.field(factory=dict)
+    capacities: CopyOnWrite[str, dict[str, CSIStorageCapacity]] = attrs.field(factory=CopyOnWrite)
     free: FreeVolumes = attrs.field(factory=FreeVolumes)
     _csi_nodes: dict[str, CSINode] = attrs.field(factory=dict)
     _attachments: dict[str, Mapping[str, VolumeAttachment]] = attrs.field(factory=dict)
@@ -178,12 +172,8 @@ class Volumes:
 
     def fork(self) -> Self:
         """Return an independent copy; the rows of attachments and of kept volumes never change, so both have them."""
-        copied: dict[str, Any] = {}
-        for field in attrs.fields(Volumes):  # not those of a subclass: a fork of the recorded volumes announces nothing
-            table = getattr(self, field.name)
-            copied[field.name.removeprefix("_")] = table.fork() if isinstance(table, FreeVolumes) else dict(table)
-        copied["capacities"] = {class_name: dict(rows) for class_name, rows in self.capacities.items()}
-        return type(self)(**copied)
+        # Not the fields of a subclass: a fork of the recorded volumes announces nothing.
+        return type(self)(*(getattr(self, field.name).copy() for field in attrs.fields(Volumes)))
 
     def claim(self, key: str) -> PersistentVolumeClaim | None:
         """Return a claim, as assumed if there is an assumption."""
@@ -261,7 +251,7 @@ class Volumes:
             case CSIDriver():
                 self.drivers[storage.name] = storage
             case CSIStorageCapacity():
-                self.capacities.setdefault(storage.class_name, {})[storage.key] = storage
+                self.capacities.to_change(storage.class_name, dict)[storage.key] = storage
             case VolumeAttachment():
                 _add(self._attachments, storage.node_name, storage.name, storage)
                 _add(self._attached_to, storage.volume_name, storage.name, storage)
@@ -286,7 +276,7 @@ class Volumes:
             case CSIDriver():
                 self.drivers.pop(storage.name, None)
             case CSIStorageCapacity():
-                self.capacities.get(storage.class_name, {}).pop(storage.key, None)
+                self.capacities.to_change(storage.class_name, dict).pop(storage.key, None)
             case VolumeAttachment():
                 _drop(self._attachments, storage.node_name, storage.name)
                 _drop(self._attached_to, storage.volume_name, storage.name)

@@ -139,7 +139,7 @@ def _roomy(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass
     if not claim.request or driver is None or not driver.storage_capacity:
         return among
     roomy, labels = NO_NODES, dict[str, list[str]]()
-    for capacity in view.volumes.capacities.get(storage_class.name, {}).values():
+    for capacity in view.volumes.capacities.by_key.get(storage_class.name, {}).values():
         if capacity.topology is None or capacity.largest is None or capacity.largest < claim.request:
             continue
         match capacity.topology.requirements:

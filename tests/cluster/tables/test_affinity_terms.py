@@ -88,7 +88,7 @@ def test_terms_of_placed_pods_agree_with_counting(seed: int) -> None:
     for uid in list(bound):
         cluster.remove_pod(uid)
     assert not cluster._table.terms._pods_with
-    assert not any(cluster._table.terms._directories.values())
+    assert not any(directory.by_key for directory in cluster._table.terms._directories.values())
 
 
 @pytest.mark.parametrize("seed", range(4))

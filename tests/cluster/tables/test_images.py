@@ -50,8 +50,8 @@ def test_nodes_with_the_same_images_are_one_entry() -> None:
     for number in range(50):
         cluster.put_node(node(f"n{number}", images=images))
     cluster.put_node(node("other", images=images[:5]))
-    lists = cluster._table.images._lists
-    assert [len(lists[image][1]) for image in images] == [2] * 5 + [1] * 20
+    lists = cluster._table.images._lists.by_key
+    assert [len(lists[image]) for image in images] == [2] * 5 + [1] * 20
     cluster.remove_node("other")
-    assert {len(kept) for _, kept in lists.values()} == {1}
+    assert {len(kept) for kept in lists.values()} == {1}
     assert [(size, nodes.bit_count()) for size, nodes in cluster.view.images("i:7")] == [(7, 50)]

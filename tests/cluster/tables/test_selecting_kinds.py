@@ -100,7 +100,7 @@ def test_what_is_gone_selects_nothing() -> None:
     asked = pod(labels={"app": "web", "tier": "front"}, owner=OWNER)
     assert workloads.selector_of(asked) is None
     assert fork.selector_of(asked) == selecting(app="web", hash="1", tier="front")
-    assert (workloads._services, workloads._controllers) == ({}, {})
+    assert (workloads._services.by_key, workloads._controllers) == ({}, {})
 
 
 def test_the_budgets_of_one_namespace_that_count_are_limited() -> None:

@@ -75,12 +75,3 @@ def test_an_affinity_to_one_label_is_recognised() -> None:
     assert by_terms == dict.fromkeys(PLACES) | {
         place: place[0].expressions[0] for place in (host("a"), host("a", "b"), zone("x"))
     }
-
-
-def test_a_fork_goes_its_own_way() -> None:
-    """A volume removed from one is still in the other."""
-    free, taken = FreeVolumes(), volume(on=host("a"))
-    free.put(taken)
-    fork = free.fork()
-    free.remove(taken)
-    assert (listed(free, claim()), listed(fork, claim())) == ([], [(GI, "pv")])
