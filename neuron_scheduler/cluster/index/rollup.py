@@ -98,18 +98,18 @@ class Rollup:
             return False
         self._domains, self._position = domains, domains.relabelings.end
         changes: dict[str, int] = {}
+        current = {slot: domains.domain_of_slot(slot) for slot in moved}
         for slot, before in moved.items():
             number = self._numbers.get(slot, 0)
-            for domain, change in ((before, -number), (domains.domain_of_slot(slot), number)):
+            for domain, change in ((before, -number), (current[slot], number)):
                 if domain is not None:
                     changes[domain] = changes.get(domain, 0) + change
-            self.totals.replace(slot, self.totals.value(slot), 0)
-        apart_from = from_slots(moved, len(domains.nodes)) if moved else NO_NODES
+        arrived = from_slots(moved, len(domains.nodes)) if moved else NO_NODES
+        self.totals = self.totals.mask(~arrived)
         for domain, change in changes.items():
-            self._shift(domain, change, apart_from=apart_from)
-        for slot in moved:
-            current = domains.domain_of_slot(slot)
-            self.totals.replace(slot, 0, 0 if current is None else self._by_domain[current])
+            self._shift(domain, change, apart_from=arrived)
+        for domain in {domain for domain in current.values() if domain is not None}:
+            self.totals.flip(self._by_domain[domain], domains.postings.get(domain) & arrived)
         return True
 
     def _shift(self, domain: str, change: int, *, apart_from: NodeSet) -> None:
