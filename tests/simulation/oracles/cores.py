@@ -5,7 +5,7 @@ An allocation lives from the commit of its Binding until the pod has ended or is
 of ours overlaps another scheduler's only if that pod was bound so shortly before ours was sent first that we could not
 have been told (a Binding in doubt is sent again unchanged, because it may have succeeded); what other schedulers do to
 each other, or to us, is theirs. A node that is recreated under its pods keeps them, and with them what
-they hold, unless it comes back as another machine.
+they hold, unless it comes back as another machine. A Binding sent before we could know of that one is not judged.
 """
 
 from collections.abc import Mapping
@@ -56,13 +56,17 @@ class Cores(Oracle):
 
     nodes: NodeStates
     _machines: dict[str, Machine | None] = attrs.field(factory=dict)  # by the name of the node
+    _replaced_at: dict[str, float] = attrs.field(factory=dict)  # by the name of a node that became another machine
     _held: dict[str, dict[str, Held]] = attrs.field(factory=dict)  # by the name of the node and the pod's uid
     _where: dict[str, str] = attrs.field(factory=dict)  # the name of the node, by the pod's uid
 
     def changed(self, change: Change) -> None:
         """Follow nodes and pods; a Binding of ours is judged."""
         if change.kind == "Node" and change.after is not None:
-            self._machines[change.key[1]] = machine_of(change.after)
+            name, machine = change.key[1], machine_of(change.after)
+            if self._machines.get(name, machine) != machine:
+                self._replaced_at[name] = change.at
+            self._machines[name] = machine
         elif change.kind == "Pod":
             pod = change.after
             if pod is None or has_ended(pod):
@@ -81,8 +85,9 @@ class Cores(Oracle):
         cores = None if machine is None else held_by(pod, machine)
         held = Held(named(pod), cores, machine, ours=ours, since=change.at)
         others = self._held.setdefault(node, {})
-        if ours:
-            self._judge(node, pod, held, others, known=self.nodes.decided_at(change) - self.nodes.told_within)
+        known = self.nodes.decided_at(change) - self.nodes.told_within
+        if ours and self._replaced_at.get(node, known) <= known:
+            self._judge(node, pod, held, others, known=known)
         others[change.uid] = held
         self._where[change.uid] = node
 

@@ -61,9 +61,18 @@ def is_lws(pod: Object) -> bool:
 
 def counts(pod: Object) -> bool:
     """Return whether a pod is a member as far as counts are concerned; another scheduler may never bind its pods."""
-    spec = pod.get("spec") or {}
-    foreign = asks_for_neuron(pod) and not node_name_of(pod) and spec.get("schedulerName") != OURS
-    return not (has_ended(pod) or spec.get("schedulingGates") or metadata_of(pod).get("deletionTimestamp") or foreign)
+    return _is_member(pod) and not is_foreign(pod)
+
+
+def is_foreign(pod: Object) -> bool:
+    """Return whether a pod is a member whose words count, while it does not."""
+    decided_elsewhere = (pod.get("spec") or {}).get("schedulerName") != OURS
+    return _is_member(pod) and decided_elsewhere and asks_for_neuron(pod) and not node_name_of(pod)
+
+
+def _is_member(pod: Object) -> bool:
+    is_gated, ends = (pod.get("spec") or {}).get("schedulingGates"), metadata_of(pod).get("deletionTimestamp")
+    return not (has_ended(pod) or is_gated or ends)
 
 
 def least_of(members: Iterable[Object]) -> int:

@@ -17,7 +17,7 @@ import attrs
 
 from tests.simulation.oracles.change import Change, Object, Oracle, named, uid_of
 from tests.simulation.oracles.conditions import DUE, scheduled
-from tests.simulation.oracles.group_words import counts, least_of, words_of
+from tests.simulation.oracles.group_words import counts, is_foreign, least_of, words_of
 from tests.simulation.oracles.node_states import NodeStates
 from tests.simulation.oracles.reading import asked_of, bound_by_us, newly_bound, node_name_of
 from tests.simulation.pod_plans import OURS
@@ -47,10 +47,12 @@ class Groups(Oracle):
     nodes: NodeStates
     late: float
     _members: dict[str, dict[str, Object]] = attrs.field(factory=dict)
+    _foreign: dict[str, dict[str, Object]] = attrs.field(factory=dict)
+    """By group, members that do not count; what they say does."""
     _complete: dict[str, float] = attrs.field(factory=dict)
     """By group, the last moment at which enough members existed."""
     _counted_at: dict[str, float] = attrs.field(factory=dict)
-    """By group, since when it has as many members as now."""
+    """By group, since when it has and needs as many members as now."""
     _ready: dict[str, float] = attrs.field(factory=dict)
     """By uid, since when a pod is a member."""
     _disturbed_at: float = 0.0
@@ -81,32 +83,38 @@ class Groups(Oracle):
             self._is_complete(change, name)
         if newly_bound(change.previous, pod):
             self._leaves_kept_space(change, name)
-            if name and _bound(before.values()) >= least_of(before.values()):
+            if name and _bound(before.values()) >= self._least(name):
                 self._passes_nobody_over(change)
 
     def _count(self, name: str, change: Change) -> None:
-        members = self._members.setdefault(name, {})
-        number = len(members)
+        members, foreign = self._members.setdefault(name, {}), self._foreign.setdefault(name, {})
+        number, least = len(members), self._least(name)
+        foreign.pop(change.uid, None)
         if change.after is not None and counts(change.after):
             members[change.uid] = change.after
             self._ready.setdefault(change.uid, change.at)
         else:
             members.pop(change.uid, None)
-        if len(members) != number:
-            if number >= least_of([*members.values(), change.object]):
+            if change.after is not None and is_foreign(change.after):
+                foreign[change.uid] = change.after
+        if (len(members), self._least(name)) != (number, least):
+            if number >= least > 0:
                 self._complete[name] = change.at
             self._counted_at[name] = change.at
         bound = _bound(members.values())
-        if bound >= least_of(members.values()):
+        if bound >= self._least(name):
             self._enough_at[name] = change.at
         if bound:
             self._half_bound_at.setdefault(name, change.at)
         else:
             self._half_bound_at.pop(name, None)
 
+    def _least(self, name: str) -> int:
+        return least_of([*self._members[name].values(), *self._foreign[name].values()])
+
     def _is_complete(self, change: Change, name: str) -> None:
         members, sent = self._members[name].values(), self.nodes.decided_at(change)
-        known, least = sent - self.nodes.told_within - self.late, least_of(members)
+        known, least = sent - self.nodes.told_within - self.late, self._least(name)
         alone = _bound(members) <= 1
         if alone and len(members) < least and self._complete.get(name, -1.0) < max(known, self._ready[change.uid]):
             self.violated(f"{named(change.object)} is bound, and {len(members)} of {least} members of its group exist")
@@ -116,7 +124,7 @@ class Groups(Oracle):
         for name, since in self._half_bound_at.items():
             members = self._members[name].values()
             waiting = [pod for pod in members if not node_name_of(pod)]
-            if name == own or len(waiting) != 1 or len(members) != least_of(members) or self._disturbed_at >= since:
+            if name == own or len(waiting) != 1 or len(members) != self._least(name) or self._disturbed_at >= since:
                 continue
             (missing,) = waiting
             priority, other = _priority(missing), _priority(change.object)
@@ -156,7 +164,7 @@ class Groups(Oracle):
                         self.violated(f"{named(pod)} waits, {lie}: {dict(scheduled(pod))}")
 
     def _lies(self, pod: Object, name: str, members: Mapping[str, Object], now: float) -> Iterator[str]:
-        condition, bound, least = scheduled(pod), _bound(members.values()), least_of(members.values())
+        condition, bound, least = scheduled(pod), _bound(members.values()), self._least(name)
         reason, message = condition.get("reason"), str(condition.get("message", ""))
         if (len(members) < least) != (reason == "WaitingForGroup"):
             yield f"{len(members)} of {least} members of its group exist"
