@@ -162,8 +162,8 @@ def test_the_selectors_of_services_and_namespaces_follow_the_watch() -> None:
     assert cluster.workloads.selector_of(db) is None
     plain, labelled = Namespace("u", "ns"), Namespace("u", "ns", {"app": "web"})
     fold.put(cluster, None, plain)
-    assert cluster.namespaces.names_matching(WEB) == set()
+    assert "ns" not in cluster.namespaces.select(WEB, frozenset())
     fold.put(cluster, plain, labelled)
-    assert cluster.namespaces.names_matching(WEB) == {"ns"}
+    assert "ns" in cluster.namespaces.select(WEB, frozenset())
     fold.remove(cluster, labelled)
-    assert cluster.namespaces.names_matching(WEB) == set()
+    assert "ns" not in cluster.namespaces.select(WEB, frozenset())

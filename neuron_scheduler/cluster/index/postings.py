@@ -1,5 +1,5 @@
 """
-Which nodes have which value: labels, taint lists, ports, block levels.
+Which nodes have which value: labels, taint lists, ports, block levels. Namespaces have slots, too.
 
 A node may have several values or none. A value of few nodes is a tuple of slots: for a label that differs on every
 node, one integer each would take 15 MB at 15,000 nodes, tuples take 1.3 MB.

@@ -15,6 +15,7 @@ from neuron_scheduler.cluster.index.copy_on_write import CopyOnWrite
 from neuron_scheduler.cluster.index.indexes import evict_if_full
 from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.index.rollup import Domains, Rollup
+from neuron_scheduler.cluster.tables.selecting_kinds import Namespaces
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator
 
@@ -37,7 +38,7 @@ class PodQuery:
     """
 
     selectors: tuple[LabelSelector, ...]
-    namespaces: frozenset[str] | None
+    namespaces: frozenset[str] | Namespaces | None
     terminating: bool
 
     def matches(self, pod: Pod) -> bool:
@@ -236,13 +237,13 @@ class PodTable:
             for requirement in selector.requirements
             if requirement.operator is Operator.IN and len(requirement.values) == 1
         ]
-        if definition.namespaces is not None and len(definition.namespaces) == 1:
-            return self._smallest(next(iter(definition.namespaces)), equalities)
-        if not equalities:
-            if definition.namespaces is None:
-                return self._pods.keys()
-            return [uid for namespace in definition.namespaces for uid in self._postings.by_key.get((namespace,), ())]
-        namespaces = self._namespaces.keys() if definition.namespaces is None else definition.namespaces
+        namespaces = definition.namespaces
+        if namespaces is None and not equalities:
+            return self._pods.keys()
+        if not isinstance(namespaces, frozenset):
+            namespaces = frozenset(n for n in self._namespaces if namespaces is None or n in namespaces)
+        if len(namespaces) == 1:
+            return self._smallest(next(iter(namespaces)), equalities)
         return [uid for namespace in namespaces for uid in self._smallest(namespace, equalities)]
 
     def _smallest(self, namespace: str, equalities: Sequence[tuple[str, str]]) -> Collection[str]:

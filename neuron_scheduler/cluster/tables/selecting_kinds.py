@@ -1,7 +1,7 @@
 """
 What selects pods: the labels of namespaces, the Services that send to a pod, the workload that controls it, budgets.
 
-A selector of namespaces is resolved to a set of names before it becomes part of an index's definition. So a change of
+A selector of namespaces is resolved to a set of them before it becomes part of an index's definition. So a change of
 labels leads to another definition, and no index becomes wrong. The default spread constraints need the selectors of
 Services and workloads to find the pods that belong together (`plugins/helper/spread.go`).
 """
@@ -14,55 +14,100 @@ from typing import Final, Self
 import attrs
 
 from neuron_scheduler.cluster.index.copy_on_write import CopyOnWrite
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, less
+from neuron_scheduler.cluster.index.postings import Postings
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Owner, Pod
 from neuron_scheduler.model.selecting_kinds import SERVICE, Namespace, Workload
 from neuron_scheduler.model.selectors import NO_LABELS, LabelSelector, Operator, Requirement
 
-_MOST_SELECTORS = 1024
+_NOTHING: Final = Postings()
 MOST_BUDGETS: Final = 200
 """Budgets of one namespace that count, in the order of their names: each pod there may be compared with each."""
 _Posting = tuple[str, str, str]
 
 
+@attrs.frozen
+class Namespaces:
+    """
+    Some namespaces, in bits: ten thousand names take half a megabyte, and there may be a thousand such sets.
+
+    Attributes:
+        slots: of those that a selector matches.
+        names: of those that are named, known or not.
+    """
+
+    slots: NodeSet
+    names: frozenset[str]
+    _slot_of: Mapping[str, Slot] = attrs.field(eq=False, repr=False)
+
+    def __contains__(self, name: str) -> bool:
+        slot = self._slot_of.get(name)
+        return name in self.names or (slot is not None and self.slots >> slot & 1 == 1)
+
+    def __and__(self, other: "Namespaces") -> "Namespaces":
+        names = frozenset(name for name in self.names | other.names if name in self and name in other)
+        return Namespaces(self.slots & other.slots, names, self._slot_of)
+
+
 @attrs.define(eq=False)
 class NamespaceTable:
-    """Namespaces by name."""
+    """Namespaces by name; each has a slot that no other one gets, and the sets of slots by label are kept."""
 
     _labels: dict[str, Mapping[str, str]] = attrs.field(factory=dict)
-    _selected: dict[LabelSelector, frozenset[str]] = attrs.field(factory=dict)
+    _slot_of: dict[str, Slot] = attrs.field(factory=dict)
+    _all: NodeSet = NO_NODES
+    _by_key: dict[str, Postings] = attrs.field(factory=dict)
+    _slots: int = 0
 
     def __contains__(self, name: object) -> bool:
         return name in self._labels
 
     def put(self, namespace: Namespace) -> None:
-        self._labels[namespace.name] = namespace.labels
-        for selector, names in self._selected.items():
-            if selector.matches(namespace.labels):
-                self._selected[selector] = names if namespace.name in names else names | {namespace.name}
-            else:
-                self._selected[selector] = names - {namespace.name} if namespace.name in names else names
+        name = namespace.name
+        if name not in self._labels:
+            self._slot_of[name] = Slot(self._slots)
+            self._all |= 1 << self._slot_of[name]
+            self._slots += 1
+        self._post(self._slot_of[name], self.labels(name), namespace.labels)
+        self._labels[name] = namespace.labels
 
     def remove(self, name: str) -> None:
-        if self._labels.pop(name, None) is not None:
-            for selector, names in self._selected.items():
-                self._selected[selector] = names - {name} if name in names else names
+        if name in self._labels:
+            slot = self._slot_of.pop(name)
+            self._all ^= 1 << slot
+            self._post(slot, self._labels.pop(name), NO_LABELS)
 
     def labels(self, name: str) -> Mapping[str, str]:
         """Return a namespace's labels; none if it is not known, as upstream (`GetNamespaceLabelsSnapshot`)."""
         return self._labels.get(name, NO_LABELS)
 
-    def names_matching(self, selector: LabelSelector) -> frozenset[str]:
-        names = self._selected.get(selector)
-        if names is None:
-            if len(self._selected) >= _MOST_SELECTORS:
-                del self._selected[next(iter(self._selected))]
-            names = frozenset(name for name, labels in self._labels.items() if selector.matches(labels))
-            self._selected[selector] = names
-        return names
+    def select(self, selector: LabelSelector | None, names: frozenset[str]) -> Namespaces:
+        """Return the namespaces that match a selector, if there is one, and those with these names."""
+        slots = NO_NODES if selector is None else self._all
+        for requirement in selector.requirements if selector is not None else ():
+            posted = self._by_key.get(requirement.key, _NOTHING)
+            match requirement.operator:
+                case Operator.IN:
+                    slots &= posted.any_of(requirement.values)
+                case Operator.NOT_IN:
+                    slots = less(slots, posted.any_of(requirement.values))
+                case Operator.EXISTS:
+                    slots &= posted.keyed
+                case _:
+                    slots = less(slots, posted.keyed)
+        return Namespaces(slots, names, self._slot_of)
 
     def fork(self) -> Self:
-        return type(self)(labels=dict(self._labels), selected=dict(self._selected))
+        by_key = {key: posted.fork() for key, posted in self._by_key.items()}
+        return type(self)(dict(self._labels), dict(self._slot_of), self._all, by_key, self._slots)
+
+    def _post(self, slot: Slot, old: Mapping[str, str], new: Mapping[str, str]) -> None:
+        for key in {*old, *new}:
+            posted = self._by_key.setdefault(key, Postings())
+            posted.replace(slot, *((labels[key],) if key in labels else () for labels in (old, new)))
+            if not posted.keyed:
+                del self._by_key[key]
 
 
 @attrs.define(eq=False)

@@ -12,6 +12,7 @@ from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, less
 from neuron_scheduler.cluster.tables.affinity_terms import TermKind
 from neuron_scheduler.cluster.tables.pods import PodQuery
+from neuron_scheduler.cluster.tables.selecting_kinds import Namespaces
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
@@ -120,7 +121,7 @@ def matching_totals(view: View, term: PodAffinityTerm) -> Iterator[Column]:
 def query_of_terms(view: View, terms: Iterable[PodAffinityTerm]) -> PodQuery | None:
     """Return which pods match all the terms; None if no pod can."""
     selectors: dict[LabelSelector, None] = {}
-    namespaces: frozenset[str] | None = None
+    namespaces: Namespaces | None = None
     for term in terms:
         if term.selector is None:
             return None
@@ -128,18 +129,16 @@ def query_of_terms(view: View, terms: Iterable[PodAffinityTerm]) -> PodQuery | N
         of_term = _namespaces(view, term)
         if of_term is not None:
             namespaces = of_term if namespaces is None else namespaces & of_term
-    return PodQuery(tuple(selectors), namespaces, terminating=True)
+    within = namespaces if namespaces is None or namespaces.slots else namespaces.names
+    return PodQuery(tuple(selectors), within, terminating=True)
 
 
-def _namespaces(view: View, term: PodAffinityTerm) -> frozenset[str] | None:
-    """Return the names of the namespaces of a pod's own term; None for all."""
+def _namespaces(view: View, term: PodAffinityTerm) -> Namespaces | None:
+    """Return the namespaces of a pod's own term; None for all."""
     selector = term.namespace_selector
-    if selector is None:
-        return term.namespaces
-    if not selector.requirements:
+    if selector is not None and not selector.requirements:
         return None
-    selected = view.namespaces.names_matching(selector)
-    return selected | term.namespaces if term.namespaces else selected
+    return view.namespaces.select(selector, term.namespaces)
 
 
 def _union(columns: Iterable[Column]) -> NodeSet:

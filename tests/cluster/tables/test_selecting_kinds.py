@@ -1,6 +1,7 @@
 """Namespaces selected by labels, as labels change, and the selector of the pods that belong together with a pod."""
 
 from collections import Counter
+from itertools import combinations
 
 import pytest
 from hypothesis import given, strategies as st
@@ -12,18 +13,27 @@ from neuron_scheduler.model.selecting_kinds import Namespace, Workload
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 from tests.support.builders import pod
 
-SELECTORS = (
-    LabelSelector(),
-    LabelSelector((Requirement("team", Operator.IN, ("a",)),)),
-    LabelSelector((Requirement("team", Operator.NOT_IN, ("a",)),)),
-    LabelSelector((Requirement("team", Operator.EXISTS),)),
+REQUIREMENTS = tuple(
+    Requirement(key, operator, values)
+    for key in ("team", "stage")
+    for operator, values in (
+        (Operator.IN, ("a",)),
+        (Operator.IN, ("a", "b")),
+        (Operator.NOT_IN, ("a",)),
+        (Operator.EXISTS, ()),
+        (Operator.DOES_NOT_EXIST, ()),
+    )
 )
-STEPS = st.tuples(st.sampled_from("xyz"), st.sampled_from([None, {}, {"team": "a"}, {"team": "b"}]))
+SELECTORS = tuple(LabelSelector(each) for number in range(3) for each in combinations(REQUIREMENTS, number))
+LABELS: tuple[dict[str, str], ...] = ({}, {"team": "a"}, {"team": "b"}, {"team": "a", "stage": "b"}, {"stage": "c"})
+STEPS = st.tuples(st.sampled_from("xyz"), st.sampled_from([None, *LABELS]))
 
 
-@given(steps=st.lists(STEPS))
-def test_what_is_selected_follows_the_labels(steps: list[tuple[str, dict[str, str] | None]]) -> None:
-    """After every change each selector selects the namespaces that match it now."""
+@given(steps=st.lists(STEPS), names=st.frozensets(st.sampled_from("xyu")), other=st.sampled_from(SELECTORS))
+def test_what_is_selected_follows_the_labels(
+    steps: list[tuple[str, dict[str, str] | None]], names: frozenset[str], other: LabelSelector
+) -> None:
+    """After every change each selector selects the namespaces that match it now, beside those that are named."""
     table, known = NamespaceTable(), dict[str, dict[str, str]]()
     for name, labels in steps:
         if labels is None:
@@ -32,23 +42,26 @@ def test_what_is_selected_follows_the_labels(steps: list[tuple[str, dict[str, st
         else:
             table.put(Namespace(f"uid-{name}", name, labels))
             known[name] = labels
-        for checked in (table, table.fork()):
-            for selector in SELECTORS:
-                assert checked.names_matching(selector) == {
-                    n for n, labels in known.items() if selector.matches(labels)
-                }
         assert table.labels(name) == (labels or {})
         assert {name for name in "xyz" if name in table} == known.keys()
+    for checked in (table, table.fork()):
+        for selector in SELECTORS:
+            selected = {name for name in known if selector.matches(known[name])}
+            found, others = checked.select(selector, names), checked.select(other, frozenset())
+            assert {name for name in "xyzu" if name in found} == selected | names
+            both = found & others & checked.select(None, frozenset("xyu"))
+            both_of_them = {name for name in "xyu" if name in found and name in others}
+            assert {name for name in "xyzu" if name in both} == both_of_them
 
 
-def test_more_selectors_than_are_remembered() -> None:
-    """The oldest selector is evicted, and resolved again."""
+def test_a_namespace_that_comes_again_is_another_one() -> None:
+    """A count of pods for the earlier one is not taken for a count of those in a later one."""
     table = NamespaceTable()
-    table.put(Namespace("u", "x", {"team": "7"}))
-    for i in range(1100):
-        selector = LabelSelector((Requirement("team", Operator.IN, (str(i),)),))
-        assert table.names_matching(selector) == ({"x"} if i == 7 else set())
-    assert table.names_matching(LabelSelector((Requirement("team", Operator.IN, ("7",)),))) == {"x"}
+    table.put(Namespace("u", "x", {"team": "a"}))
+    before = table.select(LabelSelector(), frozenset())
+    table.remove("x")
+    table.put(Namespace("v", "y", {"team": "a"}))
+    assert table.select(LabelSelector(), frozenset()) != before
 
 
 def selecting(**labels: str) -> LabelSelector:
