@@ -8,7 +8,7 @@ never change, so the picture is of one moment, although it is made over several 
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from itertools import islice
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Final
 
 from neuron_scheduler.cluster.cluster import Cluster
@@ -192,7 +192,7 @@ def _holders(node_info: NodeInfo) -> tuple[Holder, ...]:
     known.sort(key=itemgetter(0))
     return (
         *(Holder(pod.namespace, pod.name, cores=cores, kept=kept) for cores, pod, kept in known),
-        *(Holder(pod.namespace, pod.name, unknown=True) for pod in unknown),
+        *(Holder(pod.namespace, pod.name, unknown=True) for pod in sorted(unknown, key=attrgetter("key"))),
     )
 
 

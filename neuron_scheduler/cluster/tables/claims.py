@@ -156,7 +156,9 @@ class Claims:
         old = self.claims.get(new.key)
         held = {*self._nodes_of(old), *self._nodes_of(new)}
         for pool in self._pools_of(old):
-            self._allocated_in[pool].pop(new.key, None)
+            del self._allocated_in[pool][new.key]
+            if not self._allocated_in[pool]:
+                del self._allocated_in[pool]
         for pool in self._pools_of(new):
             self._allocated_in.setdefault(pool, {})[new.key] = new
         if new.allocation is None:

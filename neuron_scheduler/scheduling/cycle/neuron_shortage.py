@@ -181,7 +181,7 @@ def _invalid_count_text(machines: Iterable[Machine], request: NeuronRequest) -> 
     """Return the sentence with the counts that the types serve; machines of one type may differ (LNC)."""
     unit = request.unit
     by_type: dict[str, dict[str, Machine]] = {}
-    for machine in sorted(machines, key=lambda machine: (machine.size(unit), machine.devices)):
+    for machine in sorted(machines, key=lambda machine: (machine.size(unit), machine.devices, str(machine))):
         counts_served = served_counts_text(machine, request)
         if counts_served:
             by_type.setdefault(machine.instance_type or "unknown", {}).setdefault(counts_served, machine)
