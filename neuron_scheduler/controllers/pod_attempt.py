@@ -232,7 +232,8 @@ class PodAttempts:
             await anyio.lowlevel.checkpoint()
         if not waited:
             return fit_error(self.cluster, queued.pod, profile, no_node)
-        return schedule_pod(self.cluster, queued.pod, profile) if self.queue.holds(queued) else None
+        is_held = self.queue.holds(queued) and await self._warm_up_for(queued, profile)
+        return schedule_pod(self.cluster, queued.pod, profile) if is_held else None
 
     async def wait_for_list(self) -> bool:
         """Wait for the end of a list of pods, but not for long; return whether there was anything to wait for."""

@@ -6,7 +6,7 @@ happens here, one pod at a time, in turns with the scheduling loop, which then s
 """
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import attrs
 
@@ -17,9 +17,6 @@ from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.steps import run_in_turns
-
-_MOST_ROUNDS = 8
-"""Each round applies the changes that came during the last; after this many, changes come too fast."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -65,7 +62,8 @@ class SideLane:
     async def prepare(self, queued: QueuedPod) -> None:
         """Prepare for a popped pod; if changes come too fast, it is tried again after its backoff."""
         try:
-            queued.prepared = await self._prepare_in_time(queued)
+            steps = self.warmup.prepare(self.cluster, queued.pod, self.profiles[queued.pod.scheduler_name])
+            queued.prepared = not await run_in_turns(steps, self.clock)
             if queued.prepared:
                 self.ready.append(queued)
                 self.on_ready()
@@ -73,21 +71,3 @@ class SideLane:
                 self.queue.put_back_failed(queued, self.clock())
         except Exception as error:  # noqa: BLE001 - it is one pod's error
             self.on_crash(queued, error)
-
-    async def _prepare_in_time(self, queued: QueuedPod) -> bool:
-        for _ in range(_MOST_ROUNDS):
-            if not self.queue.holds(queued) or not await self._round(queued):
-                return True
-        return False
-
-    async def _round(self, queued: QueuedPod) -> bool:
-        steps = self.warmup.prepare(self.cluster, queued.pod, self.profiles[queued.pod.scheduler_name])
-        return await run_in_turns(_whether_any(steps), self.clock)
-
-
-def _whether_any(steps: Iterator[None]) -> Generator[None, None, bool]:
-    taken = False
-    for _ in steps:
-        taken = True
-        yield
-    return taken

@@ -7,6 +7,7 @@ The indexes that only a refusal needs are built when a pod is refused.
 """
 
 from collections.abc import Callable, Generator, Hashable
+from functools import partial
 from typing import Final
 
 import attrs
@@ -24,6 +25,8 @@ from neuron_scheduler.scheduling.plugins.node_resources_fit import allocatable_o
 _MOST_KINDS = 4096
 _FEW_CHANGES: Final = 64
 """Changes of rows after which the indexes of a kind are checked again."""
+_MOST_ROUNDS = 8
+"""Each round applies the changes that came during the last; after this many, changes come too fast."""
 
 _REQUESTS: dict[str, int] = {CPU: 1, MEMORY: 1, NEURON_DEVICE: 1}
 TYPICAL = Pod(uid="", namespace="", name="", requests=_REQUESTS, neuron=neuron_request([Container("", _REQUESTS)]))
@@ -31,6 +34,7 @@ TYPICAL = Pod(uid="", namespace="", name="", requests=_REQUESTS, neuron=neuron_r
 
 _Question = Callable[[View, Pod, Profile], None]
 _NOTHING: Final[Generator[None, None, None]] = (None for _ in ())  # one for all: it has no step
+_NO_REQUESTS: Final = IndexRequests()
 
 
 @attrs.define(eq=False)
@@ -48,35 +52,44 @@ class IndexWarmup:
 
     _ready: dict[Hashable, _Readiness] = attrs.field(factory=dict)
 
-    def prepare(self, cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, None]:
+    def prepare(self, cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, bool | None]:
         """
         Build the missing indexes for a pod's decision, in steps; yields nothing if none is missing.
 
-        For a pod that asks much about other pods it is done at every attempt: its counts are soon out of date.
+        What changes meanwhile is applied in steps, too; returns True if changes come too fast for that. For a pod that
+        asks much about other pods it is done at every attempt: its counts are soon out of date.
         """
         if pod.refusal:
             return _NOTHING
         return self._steps(cluster, pod, profile, warm_up, always=asks_much(pod))
 
-    def prepare_refusal(self, cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, None]:
+    def prepare_refusal(self, cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, bool | None]:
         if pod.refusal:
             return _NOTHING
         return self._steps(cluster, pod, profile, warm_up_refusal, always=False)
 
     def _steps(
         self, cluster: Cluster, pod: Pod, profile: Profile, question: _Question, *, always: bool
-    ) -> Generator[None, None, None]:
-        """Return the steps that build what a question needs; no step if it is known to be ready."""
+    ) -> Generator[None, None, bool | None]:
+        """Return the steps that build what a question needs; no step if it is ready."""
+        look = partial(self._requests, cluster, pod, profile, question, always=always)
+        requests = look()
+        return _rounds(requests, look) if requests.lacking else _NOTHING
+
+    def _requests(
+        self, cluster: Cluster, pod: Pod, profile: Profile, question: _Question, *, always: bool
+    ) -> IndexRequests:
+        """Return the indexes that a question needs; none if all of them are known to be ready."""
         view = cluster.view
         overlay = nominated_overlay(cluster, pod.priority) if cluster.has_nominations else None
         kind = (question, overlay, _kind_of(pod, profile))
         readiness, epoch, changes = self._ready.get(kind), view.epoch, view.changes
         if readiness is not None and readiness.epoch == epoch and not always:
             if changes - readiness.changes <= _FEW_CHANGES:
-                return _NOTHING
+                return _NO_REQUESTS
             if view.is_ready(readiness.asked):
                 readiness.changes = changes
-                return _NOTHING
+                return _NO_REQUESTS
 
         def ask(view: View) -> None:
             question(view, pod, profile)
@@ -87,7 +100,16 @@ class IndexWarmup:
         if len(self._ready) >= _MOST_KINDS:
             self._ready.clear()
         self._ready[kind] = _Readiness(index_requests, epoch, changes)
-        return index_requests.prepare()
+        return index_requests
+
+
+def _rounds(requests: IndexRequests, look: Callable[[], IndexRequests]) -> Generator[None, None, bool]:
+    for _ in range(_MOST_ROUNDS):
+        yield from requests.prepare()
+        requests = look()
+        if not requests.lacking:
+            return False
+    return True
 
 
 def warm_up(view: View, pod: Pod, profile: Profile) -> None:
