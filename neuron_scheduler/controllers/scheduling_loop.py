@@ -19,7 +19,6 @@ from neuron_scheduler.controllers.group_attempt import GroupAttempts
 from neuron_scheduler.controllers.pod_attempt import PodAttempts
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
 from neuron_scheduler.controllers.side_lane import SideLane
-from neuron_scheduler.scheduling.cycle.index_warmup import asks_much
 from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.steps import LONGEST_TURN
@@ -135,7 +134,7 @@ class SchedulingLoop:
     async def _attempt(self, queued: QueuedPod, aside: deque[QueuedPod] | None = None) -> None:
         """Try a pod; one that no node takes now is put aside, if it is not to be refused."""
         try:
-            if asks_much(queued.pod) and not queued.prepared:
+            if not queued.prepared and self.side_lane.takes(queued.pod):
                 self.side_lane.put(queued)
             elif queued.pod.group is not None and (group := self.cluster.groups.group_to_plan(queued.pod)) is not None:
                 pause = partial(self._pause, queued.pod.priority, self.clock())

@@ -7,16 +7,21 @@ happens here, one pod at a time, in turns with the scheduling loop, which then s
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from typing import Final
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.kube.writes.work_queue import DelayingQueue
-from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
+from neuron_scheduler.model.pod import NO_CONSTRAINTS, Pod
+from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup, asks_much
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.steps import run_in_turns
+
+_MOST_COMPARISONS: Final = 100_000
+"""With other pods, in the turns of the loop: a tenth of a second."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -43,6 +48,13 @@ class SideLane:
     @_waiting.default
     def _take_turns(self) -> DelayingQueue[QueuedPod]:
         return DelayingQueue(clock=self.clock, share=1)
+
+    def takes(self, pod: Pod) -> bool:
+        """Return whether it may take long to count what a pod asks about other pods."""
+        constraints = pod.constraints
+        if constraints is NO_CONSTRAINTS:
+            return asks_much(pod)
+        return asks_much(pod) or constraints.comparisons * self.cluster.pod_count > _MOST_COMPARISONS
 
     def put(self, queued: QueuedPod) -> None:
         """Take a popped pod; `run` prepares for it, in turns of the namespaces. Those that wait are in the queue."""

@@ -177,11 +177,12 @@ class PodTable:
             yield from self._catch_up(definition, known, domains)
             return
         start, numbers = self._log.end, dict[Slot, int]()
-        pods = [self._pods[uid] for uid in self._candidates(definition)]
+        uids = list(self._candidates(definition))
+        pods = self._pods if len(uids) <= _AT_ONCE else dict(self._pods)  # as they are now, in less than a list takes
         self._preparing += 1
         try:
-            for first in range(0, len(pods), _AT_ONCE):
-                definition.count(pods[first : first + _AT_ONCE], numbers)
+            for first in range(0, len(uids), _AT_ONCE):
+                definition.count([pods[uid] for uid in uids[first : first + _AT_ONCE]], numbers)
                 yield
         finally:
             self._preparing -= 1

@@ -6,7 +6,7 @@ assumption ends with the next version of the object.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Self, TypeVar
 
 import attrs
@@ -234,7 +234,27 @@ class Volumes:
 
     def put(self, storage: Storage) -> Effects:
         """Add or replace an object, as the API server has it; return what that affects."""
+        return self._effects_of(storage, self._put)
+
+    def remove(self, storage: Storage) -> Effects:
+        """Remove an object; return what that affects."""
+        return self._effects_of(storage, self._remove)
+
+    def _effects_of(self, storage: Storage, change: Callable[[Storage], None]) -> Effects:
+        """Change something; return the nodes and claims whose storage differs: a label may change without end."""
         before = self._affected_by(storage)
+        stored = {name: self.storage_of(name) for name in before.nodes}
+        attachable = {key: self.attachable(key) for key in before.claims}
+        change(storage)
+        after = self._affected_by(storage)
+        return Effects(
+            frozenset(n for n in before.nodes | after.nodes if n not in stored or stored[n] != self.storage_of(n)),
+            frozenset(
+                k for k in before.claims | after.claims if k not in attachable or attachable[k] != self.attachable(k)
+            ),
+        )
+
+    def _put(self, storage: Storage) -> None:
         match storage:
             case PersistentVolumeClaim():
                 self.stored_claims[storage.key] = storage
@@ -255,12 +275,8 @@ class Volumes:
             case VolumeAttachment():
                 _add(self._attachments, storage.node_name, storage.name, storage)
                 _add(self._attached_to, storage.volume_name, storage.name, storage)
-        after = self._affected_by(storage)
-        return Effects(before.nodes | after.nodes, before.claims | after.claims)
 
-    def remove(self, storage: Storage) -> Effects:
-        """Remove an object; return what that affects."""
-        affected = self._affected_by(storage)
+    def _remove(self, storage: Storage) -> None:
         match storage:
             case PersistentVolumeClaim():
                 self.stored_claims.pop(storage.key, None)
@@ -280,7 +296,6 @@ class Volumes:
             case VolumeAttachment():
                 _drop(self._attachments, storage.node_name, storage.name)
                 _drop(self._attached_to, storage.volume_name, storage.name)
-        return affected
 
     def assume(self, decided: PersistentVolume | PersistentVolumeClaim) -> None:
         """Treat a decision about an object as done, until a newer version of it arrives, or `restore`."""

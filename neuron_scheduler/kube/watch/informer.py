@@ -29,6 +29,7 @@ from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Decoded, Resource
 from neuron_scheduler.kube.objects.json_scanner import decode_in_steps
 from neuron_scheduler.kube.watch.object_store import Handler, ObjectStore, T
+from neuron_scheduler.steps import LONGEST_TURN
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.errors import ApiError, ApiTimeoutError, UnreachableError
 
@@ -41,7 +42,6 @@ PAGE_TRIES: Final = 5  # of a page that is answered with 429
 PAGE_SILENCE: Final = 10.0  # seconds without a byte; with the 15 s of a Lease less than the 30 s of the promise
 PARTS: Final = 64  # of the keys that a list has not shown yet: a dictionary of 100,000 grows in a step of 12 ms
 BATCH: Final = 25  # objects handled before other tasks may run
-LINE_BYTES: Final = 16 << 10  # of a line that count as one object
 WATCH_SECONDS: Final = 15  # and up to a third more, so that replicas do not reconnect together
 SHORT_WATCH: Final = 3  # kube-apiserver sends a bookmark 2 s before a watch's end, or up to a second later
 MANY: Final = 5_000  # objects; a list of fewer comes sooner than that bookmark
@@ -482,16 +482,16 @@ class Informer(Generic[T]):
                 self._resource_version = ""
 
     async def _follow(self, stream: Stream) -> None:
-        handled = 0
+        handled, turn_ends = 0, self.clock() + LONGEST_TURN
         while line := await stream.next():
             change = self.resource.decode_change(line) or await read_line(self.resource, line)
             if change is not None:
                 self._handle(*change)
             self._received = True
-            handled += 1 + len(line) // LINE_BYTES
-            if handled >= BATCH:
-                handled = 0
+            handled += 1
+            if handled == BATCH or self.clock() >= turn_ends:  # a claim may have twenty thousand pods
                 await checkpoint()
+                handled, turn_ends = 0, self.clock() + LONGEST_TURN
 
     def _handle(self, event_type: str, decoded: Decoded[T]) -> None:
         self.version = decoded.resource_version

@@ -57,11 +57,11 @@ class IndexWarmup:
         Build the missing indexes for a pod's decision, in steps; yields nothing if none is missing.
 
         What changes meanwhile is applied in steps, too; returns True if changes come too fast for that. For a pod that
-        asks much about other pods it is done at every attempt: its counts are soon out of date.
+        asks about other pods they are looked at in every attempt: its counts are soon out of date.
         """
         if pod.refusal:
             return _NOTHING
-        return self._steps(cluster, pod, profile, warm_up, always=asks_much(pod))
+        return self._steps(cluster, pod, profile, warm_up, always=_asks_about_pods(pod))
 
     def prepare_refusal(self, cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, bool | None]:
         if pod.refusal:
@@ -132,6 +132,10 @@ def warm_up_refusal(view: View, pod: Pod, profile: Profile) -> None:
         view.node_column(allocatable_of(resource))
     if pod.neuron is not None:
         warm_up_neuron_shortage(view, pod.neuron)
+
+
+def _asks_about_pods(pod: Pod) -> bool:
+    return (pod.constraints is not NO_CONSTRAINTS and pod.constraints.comparisons > 0) or asks_much(pod)
 
 
 def asks_much(pod: Pod) -> bool:
