@@ -36,10 +36,8 @@ _HINTS: Final[Mapping[str, NodeHint[Any] | RowHint[Any]]] = {
 }
 MOST_ASKED = 256
 """Different pods in one burst of events; beyond, comparing them with the waiting pods costs more than it saves."""
-_MOST_CHECKS = 20_000
-"""Kinds times changed nodes; beyond, the hints cost more than the attempts they save."""
-_MOST_IN_FLIGHT = 256
-"""Nodes that change during an attempt and are looked at in the step in which a pod is put back."""
+MOST_NODES: Final = 256
+"""Nodes in one burst of events; beyond, asking a hint about all of them costs more than the attempt that it saves."""
 RowOf = Callable[[str], NodeInfo | None]
 """A node as it is now, by name; None if it is not known."""
 
@@ -240,12 +238,11 @@ class LineWakeUp:
 
 @attrs.define(eq=False)
 class PendingEvents:
-    """Events by kind, each with the objects that it happened to, but `most` nodes; None stands for unknown objects."""
+    """Events by kind, each with the objects that it happened to; None stands for those that are unknown or too many."""
 
     _pods: dict[ClusterEvent, set[PodChange | None]] = attrs.field(factory=dict)
     _rows: dict[ClusterEvent, dict[str, NodeInfo] | None] = attrs.field(factory=dict)
     _claims: dict[ClusterEvent, set[str]] = attrs.field(factory=dict)
-    most: int = _MOST_CHECKS
 
     def __bool__(self) -> bool:
         return bool(self._pods or self._claims)
@@ -259,10 +256,15 @@ class PendingEvents:
         if len(known) <= MOST_ASKED:
             known.update(map(pod_change, pods) if pods else (None,))
         rows = self._rows.setdefault(event, {})
-        if on is None or rows is None or len(rows) > self.most:
+        if on is None or rows is None or len(rows) >= MOST_NODES:
             self._rows[event] = None
         else:
             rows[on.node.name] = on
+
+    @property
+    def most_nodes(self) -> int:
+        """How many nodes a hint is asked about at most for one kind of refusal."""
+        return max((len(rows) for rows in self._rows.values() if rows is not None), default=0)
 
     def wake_ups(self, kinds: Collection[RefusalKind], row: RowOf) -> Iterator[LineWakeUp | None]:
         """Yield for each event and kind that the event may help the two, with the nodes as they are now; else None."""
@@ -279,8 +281,6 @@ class PendingEvents:
     def _wake_ups(self, event: ClusterEvent, kinds: Collection[RefusalKind], row: RowOf) -> Iterator[LineWakeUp | None]:
         """Yield for each kind how the event may help it; also if a hint fails, as upstream does with an error."""
         rows = self._rows[event]
-        if rows is not None and len(rows) * len(kinds) > _MOST_CHECKS:
-            rows = None
         if rows is not None:
             rows = {name: row(name) or known for name, known in rows.items()}
         for kind in kinds:
@@ -341,7 +341,7 @@ class InFlightEvents:
     events: PendingEvents = attrs.field(factory=PendingEvents)
 
     def begin(self, queued: QueuedPod) -> None:
-        self.queued, self.events = queued, PendingEvents(most=_MOST_IN_FLIGHT)
+        self.queued, self.events = queued, PendingEvents()
 
     def end(self) -> None:
         if self.queued is not None:

@@ -74,6 +74,7 @@ class SchedulingQueue:
     _looks: dict[tuple[GroupKey, bool], Iterator[None]] = attrs.field(factory=dict)
     _arrivals: int = 0
     _began: bool = False
+    _tried: int = 0  # pods that were popped since the latest batch of events
     _next_flush: float = 0.0
 
     def __attrs_post_init__(self) -> None:
@@ -235,13 +236,15 @@ class SchedulingQueue:
         if self._unschedulable.to_go_on:
             self._unschedulable.go_on(now)
         while True:
-            self._begin_batch()
+            has_active = self._places.counts[Place.ACTIVE] > 0
+            if not has_active or self._tried + 1 >= self._unschedulable.steps:  # a tenant may have thousands of kinds
+                self._begin_batch()
             self._unschedulable.evaluate(now)
             if not self._unschedulable.is_evaluated or not self._places.end_backoffs(now):
                 return None
             self._flush(now)
             queued = self._take_best(now)
-            if queued is not None or not self._events:
+            if queued is not None or has_active or not self._events:
                 return queued
 
     def pop_single(self, priority: int) -> QueuedPod | None:
@@ -425,13 +428,14 @@ class SchedulingQueue:
 
     def _take(self, queued: QueuedPod) -> None:
         self._move(queued, Place.IN_FLIGHT)
+        self._tried += 1
         queued.attempts += 1
         queued.missed = queued.prepared = False
 
     def _begin_batch(self) -> None:
-        """Begin to evaluate the events; those that come meanwhile wait for the next batch, after the next pod."""
+        """Begin to evaluate the events; the next batch waits for as many pods as this one has steps."""
         if self._events and self._unschedulable.is_evaluated:
-            events, self._events = self._events, PendingEvents()
+            events, self._events, self._tried = self._events, PendingEvents(), 0
             self._unschedulable.take_over(events)
 
     def _flush(self, now: float) -> None:

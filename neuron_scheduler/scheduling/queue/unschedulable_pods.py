@@ -15,13 +15,19 @@ import attrs
 
 from neuron_scheduler.scheduling.cycle.signature import Signature
 from neuron_scheduler.scheduling.plugins.cause import Cause
-from neuron_scheduler.scheduling.queue.events import LineWakeUp, PendingEvents, RefusalKind, RowOf, has_acceptable
+from neuron_scheduler.scheduling.queue.events import (
+    MOST_NODES,
+    LineWakeUp,
+    PendingEvents,
+    RefusalKind,
+    RowOf,
+    has_acceptable,
+)
 from neuron_scheduler.scheduling.queue.places import Place, Places, PodHeap, QueuedPod
 
 AT_ONCE: Final = 64
-"""Kinds of refusal that are asked in one step."""
-_MOST_NODES: Final = 256
-"""With more nodes, checking each of them costs more than an attempt."""
+"""Kinds of refusal that are asked in one step, about a few nodes; of many nodes, eight kinds."""
+_FEW_NODES: Final = 32
 
 
 @attrs.define(eq=False)
@@ -51,7 +57,7 @@ class RefusedLine:
     def wake(self, wake_up: LineWakeUp) -> None:
         if not self.woken_by:
             self.woken_by, self.nodes = wake_up.event, []
-        if self.nodes is None or wake_up.nodes is None or len(self.nodes) + len(wake_up.nodes) > _MOST_NODES:
+        if self.nodes is None or wake_up.nodes is None or len(self.nodes) + len(wake_up.nodes) > MOST_NODES:
             self.nodes = None
         else:
             self.nodes = list(dict.fromkeys((*self.nodes, *wake_up.nodes)))
@@ -64,17 +70,20 @@ class UnschedulablePods:
 
     Attributes:
         to_go_on: woken lines whose first pod has left since the last `go_on`.
+        steps: how many the evaluation of the latest batch has taken.
         _by_kind: the lines that wait for events; without those whose first pod is going to be tried in any case.
     """
 
     _places: Places
     _row: RowOf
     to_go_on: list[RefusedLine] = attrs.field(factory=list)
+    steps: int = 0
     _lines: dict[Signature, RefusedLine] = attrs.field(factory=dict)
     _by_kind: dict[RefusalKind, dict[Signature, RefusedLine]] = attrs.field(factory=dict)
     _line_of: dict[QueuedPod, RefusedLine] = attrs.field(factory=dict)
     _batches: int = 0
     _wake_ups: Iterator[LineWakeUp | None] | None = None
+    _at_once: int = AT_ONCE
 
     def __bool__(self) -> bool:
         return bool(self._lines)
@@ -94,7 +103,9 @@ class UnschedulablePods:
     def take_over(self, events: PendingEvents) -> None:
         """Begin to evaluate a batch of events; the one before must have been evaluated."""
         self._batches += 1
+        self.steps = 0
         self._wake_ups = events.wake_ups(tuple(self._by_kind), self._row)
+        self._at_once = AT_ONCE * _FEW_NODES // max(_FEW_NODES, events.most_nodes)
 
     def evaluate(self, now: float) -> None:
         """
@@ -104,12 +115,13 @@ class UnschedulablePods:
         """
         if self._wake_ups is None:
             return
-        asked = list(islice(self._wake_ups, AT_ONCE))
+        self.steps += 1
+        asked = list(islice(self._wake_ups, self._at_once))
         for wake_up in filter(None, asked):
             for line in list(self._by_kind.get(wake_up.kind, {}).values()):
                 if line.batch < self._batches:
                     self._wake(line, wake_up, now)
-        if len(asked) < AT_ONCE:
+        if len(asked) < self._at_once:
             self._wake_ups = None
 
     def add(self, queued: QueuedPod, signature: Signature, kind: RefusalKind) -> None:
