@@ -70,11 +70,13 @@ class IndexRequests:
     Attributes:
         of_nodes, of_rows: by definition; without those under an overlay.
         lacking: those that were not ready, by definition, with the function that prepares each in steps.
+        comparisons: how many pods will be compared for those that count pods.
     """
 
     of_nodes: dict[Callable[[Node], Any], None] = attrs.field(factory=dict)
     of_rows: dict[Callable[[NodeInfo], Any], None] = attrs.field(factory=dict)
     lacking: dict[Hashable, Callable[[], Iterator[None]]] = attrs.field(factory=dict)
+    comparisons: int = 0
 
     def prepare(self) -> Generator[None, None, None]:
         """Prepare what is lacking; yields when other tasks may run."""
@@ -279,6 +281,7 @@ class RecordingView(View):
         if pods.is_ready(definition):
             return super().counts(definition)
         self.requests.lacking[definition] = lambda: pods.prepare(definition)
+        self.requests.comparisons += pods.most_compared(definition)
         return Column()
 
     def totals(self, definition: PodQuery, key: str) -> Column:
@@ -286,6 +289,7 @@ class RecordingView(View):
         if not self._lacks_domains(key) and table.pods.is_ready(definition, table.domains(key)):
             return super().totals(definition, key)
         self.requests.lacking[definition, key] = lambda: table.pods.prepare(definition, lambda: table.domains(key))
+        self.requests.comparisons += table.pods.most_compared(definition)
         return Column()
 
     def sums(self, number_of: Callable[[NodeInfo], int], key: str) -> Column:

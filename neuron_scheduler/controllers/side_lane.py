@@ -6,7 +6,7 @@ happens here, one pod at a time, in turns with the scheduling loop, which then s
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Final
 
 import attrs
@@ -51,10 +51,12 @@ class SideLane:
 
     def takes(self, pod: Pod) -> bool:
         """Return whether it may take long to count what a pod asks about other pods."""
-        constraints = pod.constraints
-        if constraints is NO_CONSTRAINTS:
-            return asks_much(pod)
-        return asks_much(pod) or constraints.comparisons * self.cluster.pod_count > _MOST_COMPARISONS
+        if asks_much(pod):
+            return True
+        cluster, constraints, profile = self.cluster, pod.constraints, self.profiles[pod.scheduler_name]
+        if constraints is NO_CONSTRAINTS or constraints.comparisons * cluster.pod_count <= _MOST_COMPARISONS:
+            return False
+        return self.warmup.comparisons(cluster, pod, profile) > _MOST_COMPARISONS
 
     def put(self, queued: QueuedPod) -> None:
         """Take a popped pod; `run` prepares for it, in turns of the namespaces. Those that wait are in the queue."""
@@ -74,8 +76,7 @@ class SideLane:
     async def prepare(self, queued: QueuedPod) -> None:
         """Prepare for a popped pod; if changes come too fast, it is tried again after its backoff."""
         try:
-            steps = self.warmup.prepare(self.cluster, queued.pod, self.profiles[queued.pod.scheduler_name])
-            queued.prepared = not await run_in_turns(steps, self.clock)
+            queued.prepared = not await run_in_turns(self._steps(queued), self.clock)
             if queued.prepared:
                 self.ready.append(queued)
                 self.on_ready()
@@ -83,3 +84,15 @@ class SideLane:
                 self.queue.put_back_failed(queued, self.clock())
         except Exception as error:  # noqa: BLE001 - it is one pod's error
             self.on_crash(queued, error)
+
+    def _steps(self, queued: QueuedPod) -> Generator[None, None, bool | None]:
+        """Prepare for a pod until it is gone: a tenant may create and delete without end."""
+        steps = self.warmup.prepare(self.cluster, queued.pod, self.profiles[queued.pod.scheduler_name])
+        while self.queue.holds(queued):
+            try:
+                next(steps)
+            except StopIteration as end:
+                answer: bool | None = end.value
+                return answer
+            yield
+        return None

@@ -196,6 +196,12 @@ class PodTable:
             evict_if_full(self._rollups, _MOST_COLUMNS)
             self._rollups[definition, within.key] = _Total(Rollup.build(numbers, within, len(within.nodes)), start)
 
+    def most_compared(self, definition: PodQuery) -> int:
+        """Return how many pods are compared at most when a count is built."""
+        namespaces = definition.namespaces
+        is_one = isinstance(namespaces, frozenset) and len(namespaces) == 1
+        return len(self._candidates(definition)) if is_one else len(self._pods)
+
     def fork(self) -> "PodTable":
         """Return an independent copy, which counts anew."""
         pods, self._pods = self._pods, dict(self._pods)  # as in `Cluster.fork`

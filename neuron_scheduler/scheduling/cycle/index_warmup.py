@@ -63,6 +63,10 @@ class IndexWarmup:
             return _NOTHING
         return self._steps(cluster, pod, profile, warm_up, always=_asks_about_pods(pod))
 
+    def comparisons(self, cluster: Cluster, pod: Pod, profile: Profile) -> int:
+        """Return how many pods are compared with this one at most to build what is missing for its decision."""
+        return self._requests(cluster, pod, profile, warm_up, always=True).comparisons
+
     def prepare_refusal(self, cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, bool | None]:
         if pod.refusal:
             return _NOTHING
