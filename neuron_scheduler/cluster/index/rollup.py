@@ -53,12 +53,15 @@ class Domains:
 
 @attrs.define(eq=False)
 class Rollup:
-    """Sums by domain; `totals` has at each node the sum of its domain."""
+    """
+    Sums by domain; `totals` has at each node the sum of its domain.
+
+    It keeps no domains: a thousand rollups that are not used would keep a list of all nodes each.
+    """
 
     totals: Column
     _numbers: dict[Slot, int]
     _by_domain: dict[str, int]
-    _domains: Domains
     _position: int
 
     @classmethod
@@ -80,14 +83,14 @@ class Rollup:
         totals = Column.sparse(at_slot, size)
         for domain in large:
             totals.flip(by_domain[domain], domains.postings.get(domain))
-        return cls(totals, numbers, by_domain, domains, domains.relabelings.end)
+        return cls(totals, numbers, by_domain, domains.relabelings.end)
 
-    def add(self, slot: Slot, change: int) -> None:
-        """Change the number of a slot; its domain is the one that the rollup last followed."""
+    def add(self, slot: Slot, change: int, domains: Domains) -> None:
+        """Change the number of a slot; the rollup must have followed these domains."""
         self._numbers[slot] = self._numbers.get(slot, 0) + change
-        domain = self._domains.domain_of_slot(slot)
+        domain = domains.domain_of_slot(slot)
         if domain is not None:
-            self._shift(domain, change, apart_from=NO_NODES)
+            self._shift(domain, change, domains.postings.get(domain))
 
     def follow(self, domains: Domains) -> bool:
         """Apply changes of the nodes' domains since the last time; False if the log does not go back that far."""
@@ -96,7 +99,7 @@ class Rollup:
         moved = domains.moved_since(self._position)
         if moved is None:
             return False
-        self._domains, self._position = domains, domains.relabelings.end
+        self._position = domains.relabelings.end
         changes: dict[str, int] = {}
         current = {slot: domains.domain_of_slot(slot) for slot in moved}
         for slot, before in moved.items():
@@ -107,14 +110,14 @@ class Rollup:
         arrived = from_slots(moved, len(domains.nodes)) if moved else NO_NODES
         self.totals = self.totals.mask(~arrived)
         for domain, change in changes.items():
-            self._shift(domain, change, apart_from=arrived)
+            self._shift(domain, change, domains.postings.get(domain) & ~arrived if change else NO_NODES)
         for domain in {domain for domain in current.values() if domain is not None}:
             self.totals.flip(self._by_domain[domain], domains.postings.get(domain) & arrived)
         return True
 
-    def _shift(self, domain: str, change: int, *, apart_from: NodeSet) -> None:
-        """Change the sum of a domain, and the totals of its nodes except `apart_from`."""
+    def _shift(self, domain: str, change: int, nodes: NodeSet) -> None:
+        """Change the sum of a domain, and the totals of nodes in it."""
         old = self._by_domain.get(domain, 0)
         self._by_domain[domain] = old + change
         if change:
-            self.totals.flip(old ^ (old + change), self._domains.postings.get(domain) & ~apart_from)
+            self.totals.flip(old ^ (old + change), nodes)

@@ -50,7 +50,7 @@ class Sums(Generic[Row]):
         for slot, old, new in log.changes_since(known.position):
             change = _number(number_of, new) - _number(number_of, old)
             if change:
-                known.rollup.add(slot, change)
+                known.rollup.add(slot, change, domains)
         known.position = log.end
         return known.rollup.totals
 

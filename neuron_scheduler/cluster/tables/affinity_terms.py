@@ -108,7 +108,7 @@ class _PodsWithTerm:
             self._pending.clear()
         for slot, change in self._pending:
             if isinstance(totals, Rollup):
-                totals.add(slot, change)
+                totals.add(slot, change, domains)
             else:
                 number = totals.value(slot)
                 totals.replace(slot, number, number + change)

@@ -82,9 +82,6 @@ class _Total:
     rollup: Rollup
     last_used: int
 
-    def add(self, slot: Slot, change: int) -> None:
-        self.rollup.add(slot, change)
-
 
 @attrs.define(eq=False)
 class PodTable:
@@ -156,7 +153,7 @@ class PodTable:
             rolled = self._rollups[key] = _Total(rollup, self._log.end)
         else:
             for slot, change in definition.changes(self._log.changes_since(rolled.last_used)):
-                rolled.add(slot, change)
+                rolled.rollup.add(slot, change, domains)
             rolled.last_used = self._log.end
         return rolled.rollup.totals
 
@@ -217,10 +214,16 @@ class PodTable:
     ) -> Iterator[None]:
         """Apply the changes in the log to a count, a few at a time."""
         while self._log.end - known.last_used > _AT_ONCE and self._log.covers(known.last_used):
-            if isinstance(known, _Total) and not (domains is not None and known.rollup.follow(domains())):
-                return  # nodes have changed their labels too often: `totals` builds it again
-            for slot, change in definition.changes(self._log.changes_since(known.last_used, _AT_ONCE)):
-                known.add(slot, change)
+            changes = definition.changes(self._log.changes_since(known.last_used, _AT_ONCE))
+            if isinstance(known, _Count):
+                for slot, change in changes:
+                    known.add(slot, change)
+            else:
+                within = None if domains is None else domains()
+                if within is None or not known.rollup.follow(within):
+                    return  # nodes have changed their labels too often: `totals` builds it again
+                for slot, change in changes:
+                    known.rollup.add(slot, change, within)
             known.last_used += _AT_ONCE
             yield
 
