@@ -70,7 +70,7 @@ class GroupAttempts:
             if isinstance(found, GroupPlan):
                 commitments = await run_in_turns(self._assume_group(members, found, gang, started), self.clock, pause)
             else:
-                after = await self._make_room(members, gang, found, profile)
+                after = await self._make_room(members, gang, found, profile, pause)
                 await run_in_turns(self._put_group_back(members, gang, found, after, started), self.clock, pause)
         except ChangedError:
             await run_in_turns(self._retry_group(members), self.clock, pause)
@@ -118,12 +118,12 @@ class GroupAttempts:
         return self.queue.holds(member) and self.cluster.is_assumed(pod.uid) and not changed
 
     async def _make_room(
-        self, members: list[QueuedPod], gang: Gang, refusal: GroupRefusal, profile: Profile
+        self, members: list[QueuedPod], gang: Gang, refusal: GroupRefusal, profile: Profile, pause: Pause
     ) -> Mapping[str, PostFilter]:
         """Evict pods for the missing members, unless what refuses the group is not a lack of room."""
         if refusal.reason.pod_reason:
             return {}
-        return await self.attempts.preemption_executor.post_filter_group(members, gang, profile)
+        return await self.attempts.preemption_executor.post_filter_group(members, gang, profile, pause)
 
     def _put_group_back(
         self,

@@ -43,7 +43,7 @@ from neuron_scheduler.scheduling.preemption.search import NoPreemption, Preempti
 from neuron_scheduler.scheduling.preemption.units import Units
 from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from neuron_scheduler.steps import run_in_turns
+from neuron_scheduler.steps import Pause, run_in_turns
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
@@ -277,7 +277,7 @@ class PreemptionExecutor:
         return None if queued is None else queued.pod
 
     async def post_filter_group(
-        self, members: Sequence[QueuedPod], gang: Gang, profile: Profile
+        self, members: Sequence[QueuedPod], gang: Gang, profile: Profile, pause: Pause
     ) -> Mapping[str, PostFilter]:
         """
         As `post_filter`, for the missing members of a group: all get a place, or nobody is evicted.
@@ -290,7 +290,7 @@ class PreemptionExecutor:
         self.metrics.count_preemption_attempt()
         self._expire_refusals()
         steps = search_for_group(self.cluster, gang, profile, self.cluster.budgets.all())
-        result = await run_in_turns(steps, self.clock)
+        result = await run_in_turns(steps, self.clock, pause)
         if isinstance(result, NoPreemption):
             after = PostFilter(self._text_of(result, members[0].pod))
             return dict.fromkeys((member.pod.uid for member in members), after)

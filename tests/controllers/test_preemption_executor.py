@@ -719,7 +719,7 @@ class Pair:
     async def preempt(self, preemption_executor: PreemptionExecutor) -> Mapping[str, PostFilter]:
         """Search for room."""
         gang = gang_of(self.world.cluster, [member.pod for member in self.members])
-        return await preemption_executor.post_filter_group(self.members, gang, PROFILE)
+        return await preemption_executor.post_filter_group(self.members, gang, PROFILE, anyio.lowlevel.checkpoint)
 
 
 async def test_a_victim_that_was_spared_keeps_no_space() -> None:

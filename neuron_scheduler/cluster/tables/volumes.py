@@ -114,6 +114,11 @@ class FreeVolumes:
             if wanted <= modes:
                 yield from by_affinity.by_key.values()
 
+    def affinities_for(self, claim: PersistentVolumeClaim) -> int:
+        """Return with how many node affinities of volumes a claim is compared at most."""
+        by_access_modes = self._by_access_modes.by_key.get(_group(claim))
+        return 0 if by_access_modes is None else sum(len(each.by_key) for each in by_access_modes.by_key.values())
+
     def _with_modes_of(self, volume: PersistentVolume) -> _ByAffinity:
         by_access_modes = self._by_access_modes.to_change(_group(volume), CopyOnWrite)
         return by_access_modes.to_change(frozenset(volume.access_modes), CopyOnWrite)

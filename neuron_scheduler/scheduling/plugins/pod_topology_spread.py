@@ -47,16 +47,12 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     hard = [constraint for constraint in pod.constraints.spread if constraint.hard]
     if not hard:
         return NONE_REFUSED
-    carrying, eligible = _nodes_with_keys(view, hard), dict[tuple[bool, bool], NodeSet]()
     refusals = []
-    for constraint in hard:
+    for constraint, eligible in _with_eligible_nodes(view, pod, hard, _nodes_with_keys(view, hard)):
         keyed = view.domains(constraint.topology_key).keyed
         refusals.append(Refusal(NAME, NO_LABEL, less(among, keyed), unresolvable=True))
         among &= keyed
-        policies = (constraint.honor_affinity, constraint.honor_taints)
-        if policies not in eligible:  # all constraints together have a few, and node affinity may be long
-            eligible[policies] = _eligible_nodes(view, pod, constraint, carrying)
-        crowded = _crowded_nodes(view, pod, constraint, among, eligible=eligible[policies])
+        crowded = _crowded_nodes(view, pod, constraint, among, eligible=eligible)
         refusals.append(Refusal(NAME, REASON, crowded))
         among = less(among, crowded)
     return refusals
@@ -89,9 +85,8 @@ def prefer_by_default(view: View, pod: Pod, among: NodeSet) -> NodeSet:
 def hard_counts(view: View, pod: Pod) -> Iterator[tuple[SpreadConstraint, Column, int]]:
     """Yield each hard constraint with the matching pods in each node's domain, and the most that a domain may have."""
     hard = [constraint for constraint in pod.constraints.spread if constraint.hard]
-    carrying = _nodes_with_keys(view, hard)
-    for constraint in hard:
-        yield constraint, *_counts_and_most(view, pod, constraint, _eligible_nodes(view, pod, constraint, carrying))
+    for constraint, eligible in _with_eligible_nodes(view, pod, hard, _nodes_with_keys(view, hard)):
+        yield constraint, *_counts_and_most(view, pod, constraint, eligible)
 
 
 def _nodes_with_keys(view: View, constraints: Sequence[SpreadConstraint]) -> NodeSet:
@@ -99,13 +94,18 @@ def _nodes_with_keys(view: View, constraints: Sequence[SpreadConstraint]) -> Nod
     return reduce(and_, keyed, view.live)
 
 
-def _eligible_nodes(view: View, pod: Pod, constraint: SpreadConstraint, carrying: NodeSet) -> NodeSet:
-    """Return the nodes that the constraint's policies let count."""
-    if constraint.honor_affinity:
-        carrying = node_affinity.fitting_nodes(view, pod, carrying)
-    if constraint.honor_taints:
-        carrying = taint_toleration.tolerated_nodes(view, pod, carrying)
-    return carrying
+def _with_eligible_nodes(
+    view: View, pod: Pod, constraints: Sequence[SpreadConstraint], carrying: NodeSet
+) -> Iterator[tuple[SpreadConstraint, NodeSet]]:
+    """Yield the constraints with the nodes that their policies let count; a pod's node affinity may be long."""
+    eligible: dict[tuple[bool, bool], NodeSet] = {}
+    for constraint in constraints:
+        policies = (constraint.honor_affinity, constraint.honor_taints)
+        if policies not in eligible:
+            nodes = node_affinity.fitting_nodes(view, pod, carrying) if constraint.honor_affinity else carrying
+            tolerates = constraint.honor_taints
+            eligible[policies] = taint_toleration.tolerated_nodes(view, pod, nodes) if tolerates else nodes
+        yield constraint, eligible[policies]
 
 
 def _crowded_nodes(view: View, pod: Pod, constraint: SpreadConstraint, among: NodeSet, *, eligible: NodeSet) -> NodeSet:
@@ -141,12 +141,12 @@ def _scores(
 ) -> Column:
     """Return upstream's score of the nodes `scored`: the more matching pods, the higher."""
     scores = Column()
-    for constraint in constraints:
+    for constraint, eligible in _with_eligible_nodes(view, pod, constraints, carrying):
         domains = view.domains(constraint.topology_key)
         if constraint.topology_key == HOSTNAME_LABEL:
             numbers, size = _counts(view, pod, constraint), scored.bit_count()
         else:
-            numbers = _totals(view, pod, constraint, _eligible_nodes(view, pod, constraint, carrying))
+            numbers = _totals(view, pod, constraint, eligible)
             size = domains.count_among(scored) + bool(scored & ~domains.keyed)
         with_key = scored & domains.keyed
         scores.add_all(numbers, round(_FINENESS * log(size + 2)), with_key)
