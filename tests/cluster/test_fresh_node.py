@@ -141,3 +141,15 @@ def test_its_row_is_the_one_it_has_after_joining() -> None:
     assert joined is not None
     assert joined.pod_infos == row_of(fresh).pod_infos
     assert len(joined.pod_infos) == 1
+
+
+def test_it_is_like_the_youngest_whatever_their_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new node may have the slot of one that is gone."""
+    monkeypatch.setattr("neuron_scheduler.cluster.fresh_node._MOST_READ", 1)
+    monkeypatch.setattr("neuron_scheduler.cluster.tables.nodes._MOST_HOLES", 0)
+    cluster = cluster_of(*(node(f"old-{n}", TRN1, created=n, labels={"group": "old"}) for n in range(4)))
+    for name in ("old-0", "old-1", "old-2"):
+        cluster.remove_node(name)
+    cluster.put_node(node("new", TRN1, created=9, labels={"group": "new"}))
+    assert cluster.view.slot("new") == 0
+    assert only(cluster).node.labels["group"] == "new"

@@ -10,6 +10,7 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.tables import pods
+from neuron_scheduler.controllers import side_lane
 from neuron_scheduler.controllers.side_lane import SideLane
 from neuron_scheduler.model.node import HOSTNAME_LABEL
 from neuron_scheduler.model.pod import Constraints, Pod
@@ -237,3 +238,25 @@ def test_others_do_not_come_here(cluster: Cluster) -> None:
         queued = queue.pop(0.0)
         assert queued is not None
         assert not asks_much(queued.pod) or queued.prepared
+
+
+@pytest.mark.parametrize(("namespace", "is_taken"), [("default", True), ("empty", False)])
+def test_it_takes_a_pod_that_would_be_compared_with_many(
+    cluster: Cluster, namespace: str, is_taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few terms are much work among many pods, unless few of these can match."""
+    monkeypatch.setattr(side_lane, "_MOST_COMPARISONS", MANY - 1)
+    term = attrs.evolve(hostile().constraints.anti_affinity[0], namespaces=frozenset({namespace}))
+    asking = attrs.evolve(pod("asking", cpu=1, anti_affinity=(term,)), scheduler_name="default-scheduler")
+    assert lane_of(cluster, new_queue()).takes(asking) == is_taken
+
+
+async def test_a_pod_that_is_gone_is_not_prepared(cluster: Cluster, compared: list[int]) -> None:
+    """A tenant may create and delete without end."""
+    queue = new_queue()
+    queue.add(hostile(), 0.0)
+    queued = queue.pop(0.0)
+    assert queued is not None
+    queue.remove(queued.pod.uid)
+    await lane_of(cluster, queue).prepare(queued)
+    assert compared[0] == 0

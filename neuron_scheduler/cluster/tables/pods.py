@@ -175,7 +175,9 @@ class PodTable:
             return
         start, numbers = self._log.end, dict[Slot, int]()
         uids = list(self._candidates(definition))
-        pods = self._pods if len(uids) <= _AT_ONCE else dict(self._pods)  # as they are now, in less than a list takes
+        pods = self._pods  # as they are now, in less time than a list takes
+        if len(uids) > _AT_ONCE:
+            self._pods = dict(pods)  # as in `Cluster.fork`
         self._preparing += 1
         try:
             for first in range(0, len(uids), _AT_ONCE):

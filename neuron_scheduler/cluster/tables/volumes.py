@@ -61,6 +61,9 @@ class VolumesOfAffinity:
             return self._entries
         return self._entries[bisect_left(self._entries, (claim.request, "")) :]
 
+    def __len__(self) -> int:
+        return len(self._entries)
+
     def put(self, entry: Entry) -> None:
         insort(self._entries, entry)
 
@@ -114,10 +117,11 @@ class FreeVolumes:
             if wanted <= modes:
                 yield from by_affinity.by_key.values()
 
-    def affinities_for(self, claim: PersistentVolumeClaim) -> int:
-        """Return with how many node affinities of volumes a claim is compared at most."""
-        by_access_modes = self._by_access_modes.by_key.get(_group(claim))
-        return 0 if by_access_modes is None else sum(len(each.by_key) for each in by_access_modes.by_key.values())
+    def comparisons_for(self, claim: PersistentVolumeClaim, most: int) -> int:
+        """Return how often a claim is compared: with `most` volumes of each affinity, by a selector with all."""
+        numbers = list(map(len, self.volumes_for(claim)))
+        requirements = 0 if claim.selector is None else len(claim.selector.requirements)
+        return sum(min(number, most) for number in numbers) + requirements * sum(numbers)
 
     def _with_modes_of(self, volume: PersistentVolume) -> _ByAffinity:
         by_access_modes = self._by_access_modes.to_change(_group(volume), CopyOnWrite)
@@ -177,8 +181,11 @@ class Volumes:
 
     def fork(self) -> Self:
         """Return an independent copy; the rows of attachments and of kept volumes never change, so both have them."""
-        # Not the fields of a subclass: a fork of the recorded volumes announces nothing.
-        return type(self)(*(getattr(self, field.name).copy() for field in attrs.fields(Volumes)))
+        tables = []
+        for field in attrs.fields(Volumes):  # not those of a subclass: a fork of the recorded volumes announces nothing
+            tables.append(getattr(self, field.name))
+            setattr(self, field.name, tables[-1].copy())  # as in `Cluster.fork`
+        return type(self)(*tables)
 
     def claim(self, key: str) -> PersistentVolumeClaim | None:
         """Return a claim, as assumed if there is an assumption."""

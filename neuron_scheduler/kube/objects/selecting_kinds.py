@@ -13,7 +13,7 @@ import msgspec
 
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Resource, intern, labels
-from neuron_scheduler.kube.objects.selectors import label_selector
+from neuron_scheduler.kube.objects.selectors import selector_of_others
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.selecting_kinds import Namespace, Workload
 from neuron_scheduler.model.selectors import LabelSelector
@@ -65,7 +65,7 @@ def _workload(workload: _Mapped | _Set, *, api_version: str, kind: str) -> Workl
         kind=kind,
         namespace=intern(meta.namespace),
         name=intern(meta.name),
-        selector=label_selector(_selector_of(workload)),
+        selector=selector_of_others(_selector_of(workload)),
     )
 
 
@@ -117,7 +117,7 @@ def _budget(budget: _Budget) -> DisruptionBudget:
 def _selector_of_budget(selector: wire.Selector | None) -> LabelSelector | None:
     """Return the selector; one that cannot be read matches nothing, as upstream."""
     try:
-        return label_selector(selector)
+        return selector_of_others(selector)
     except ValueError:
         return None
 

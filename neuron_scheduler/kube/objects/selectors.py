@@ -22,7 +22,8 @@ from neuron_scheduler.model.selectors import (
     parse_int64,
 )
 
-MOST_REQUIREMENTS: Final = 5000  # of one label selector: about 10 ms to read
+MOST_REQUIREMENTS: Final = 5000  # of one label selector of a pod, whose limits are below that: about 10 ms to read
+_MOST_OF_OTHERS: Final = 500  # with the values: each volume, or each pod, may be compared with each claim or budget
 _OPERATORS: Final = {operator.value: operator for operator in Operator}
 _EFFECTS: Final = {effect.value: effect for effect in Effect}
 _LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?", re.ASCII)
@@ -47,6 +48,16 @@ def label_selector(selector: wire.Selector | None) -> LabelSelector | None:
     if len(read) < len(requirements):
         raise ValueError("a label selector has an operator or a value that cannot be read")
     return LabelSelector(read)
+
+
+def selector_of_others(selector: wire.Selector | None) -> LabelSelector | None:
+    """As `label_selector`, for an object that may be compared with all pods or volumes; the same errors."""
+    expressions = (selector.match_expressions or ()) if selector is not None else ()
+    values = sum(len(expression.values or ()) for expression in expressions)
+    read = label_selector(selector)
+    if read is not None and len(read.requirements) + values > _MOST_OF_OTHERS:
+        raise ValueError(f"a label selector has more than {_MOST_OF_OTHERS} requirements and values")
+    return read
 
 
 def node_term(term: wire.NodeTerm) -> NodeSelectorTerm:

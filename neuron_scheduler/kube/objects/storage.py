@@ -9,7 +9,7 @@ import msgspec
 
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Resource, intern, key_of, labels, reference
-from neuron_scheduler.kube.objects.selectors import label_selector, node_term
+from neuron_scheduler.kube.objects.selectors import label_selector, node_term, selector_of_others
 from neuron_scheduler.kube.objects.wire import InTree, NodeTerms, Wire
 from neuron_scheduler.model.annotations import BETA_STORAGE_CLASS, BIND_COMPLETED, MIGRATED_PLUGINS, SELECTED_NODE
 from neuron_scheduler.model.node import BETA_REGION_LABEL, BETA_ZONE_LABEL, REGION_LABEL, ZONE_LABEL
@@ -200,7 +200,7 @@ def _claim(claim: _Claim) -> PersistentVolumeClaim:
         class_name=_class_name(annotations, spec.storage_class_name),
         access_modes=_modes(spec.access_modes),
         request=whole(str(requests.get("storage", "0"))),
-        selector=label_selector(spec.selector),
+        selector=selector_of_others(spec.selector),
         volume_mode=intern(spec.volume_mode or "Filesystem"),
         attributes_class=intern(spec.volume_attributes_class_name or ""),
         selected_node=annotations.get(SELECTED_NODE),

@@ -119,6 +119,8 @@ def _rounds(requests: IndexRequests, look: Callable[[], IndexRequests]) -> Gener
 def warm_up(view: View, pod: Pod, profile: Profile) -> None:
     """Ask for all that a decision would ask for, whatever the answers are."""
     steps = profile.steps_for(pod)
+    if _is_refused_before(view, pod, profile):
+        return
     for plugin in steps.filters:
         plugin.accept_nodes(view, pod, view.live)
     for resource in filter(view.offers, pod.requests):  # the filter stops at one of which too little is free
@@ -129,6 +131,8 @@ def warm_up(view: View, pod: Pod, profile: Profile) -> None:
 
 def warm_up_refusal(view: View, pod: Pod, profile: Profile) -> None:
     """Ask for all that a diagnosis would ask for, and for the nominations, which preemption asks for next."""
+    if _is_refused_before(view, pod, profile):
+        return
     view.postings(nomination_priorities)
     for plugin in profile.steps_for(pod).filters:
         plugin.refuse(view, pod, view.live)
@@ -136,6 +140,11 @@ def warm_up_refusal(view: View, pod: Pod, profile: Profile) -> None:
         view.node_column(allocatable_of(resource))
     if pod.neuron is not None:
         warm_up_neuron_shortage(view, pod.neuron)
+
+
+def _is_refused_before(view: View, pod: Pod, profile: Profile) -> bool:
+    """Return whether no filter is asked: it may be the reason that they would take long."""
+    return any(pre_filter.refuse(view, pod) is not None for pre_filter in profile.steps_for(pod).pre_filters)
 
 
 def _asks_about_pods(pod: Pod) -> bool:

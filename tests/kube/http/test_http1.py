@@ -1,6 +1,7 @@
 """A connection is used again only if the last answer was read to its end."""
 
 import asyncio
+import gc
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ import attrs
 import pytest
 import trustme
 
+from neuron_scheduler.kube.http import http1
 from neuron_scheduler.kube.http.http1 import KeptConnections
 from neuron_scheduler.kube.http.pools import KEEPALIVE, SPARE, Pool, open_socket
 from neuron_scheduler.telemetry.errors import FencedError
@@ -279,3 +281,22 @@ def trusting(authority: trustme.CA) -> ssl.SSLContext:
     context = ssl.create_default_context()
     authority.configure_trust(context)
     return context
+
+
+async def test_a_closed_connection_is_freed_without_the_garbage_collector() -> None:
+    """What is frozen is never looked at again, and connections are closed at all times."""
+
+    def are_left() -> bool:
+        return any(isinstance(each, http1._Connection) for each in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        closing = OK.replace(b"OK", b"OK\r\nConnection: close")
+        async with serving(Server(say=closing)) as connections:
+            assert await ask(connections) == b"hi"
+        with anyio.fail_after(PATIENCE):
+            while are_left():
+                await anyio.lowlevel.checkpoint()
+    finally:
+        gc.enable()

@@ -200,3 +200,20 @@ def test_a_sort_that_is_decided_again_and_again_is_seldom_checked(monkeypatch: p
         assert not list(warmup.prepare(cluster, pending, PROFILE))
         schedule(cluster, attrs.evolve(pending, uid=f"uid{number}", name=f"p{number}"))
     assert 0 < looked[0] <= 500 // 60
+
+
+def test_what_changes_during_a_warm_up_is_applied_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first index falls behind while the others are built: all nodes may get a label at once."""
+    cluster = cluster_of([node(f"n{i}", "trn1.32xlarge") for i in range(300)])
+    for number, _ in enumerate(IndexWarmup().prepare(cluster, TYPICAL, PROFILE)):
+        for i in range(10 * number, 10 * number + 10) if number < 60 else ():
+            cluster.put_node(node(f"n{i % 300}", "trn1.32xlarge", cpu=8 + i))
+    lags, catch_up = [0], indexes._catch_up
+
+    def noting(index: Any, log: ChangeLog[Any], *, most: int | None = None) -> None:
+        lags.append(log.end - index.position)
+        catch_up(index, log, most=most)
+
+    monkeypatch.setattr(indexes, "_catch_up", noting)
+    assert isinstance(select_node(cluster, TYPICAL, PROFILE), Decision)
+    assert max(lags) <= indexes._AT_ONCE

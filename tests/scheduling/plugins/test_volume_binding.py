@@ -10,6 +10,7 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 from neuron_scheduler.model.volumes import ClaimRef, CSIDriver, CSINode, CSIStorageCapacity
 from neuron_scheduler.scheduling.cycle.volume_plan import volume_plan
+from neuron_scheduler.scheduling.plugins import volume_binding
 from tests.support.builders import GI, pod
 from tests.support.harness import refusal, schedule
 from tests.support.storage import MADE, claim, host, stored, volume, zone, zoned
@@ -237,3 +238,31 @@ def test_without_the_class_nothing_is_made() -> None:
     cluster = stored(NODES, claim(class_name="gp3"))
     cluster.remove_storage(MADE)
     assert refusal(cluster, P).text == "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."
+
+
+@pytest.mark.parametrize("selector", [None, LabelSelector((Requirement("disk", Operator.EXISTS),))])
+def test_too_many_comparisons_are_refused_before_they_are_made(
+    selector: LabelSelector | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One pod with a hundred claims must not stop the loop for seconds; one plain claim is always compared."""
+    volumes = [volume(f"pv-{name}", on=host(name)) for name in "abc"]
+    cluster = stored(NODES, claim(selector=selector), claim("more"), *volumes)
+    monkeypatch.setattr(volume_binding, "_MOST_COMPARED", 2)
+    monkeypatch.setattr(volume_binding, "nodes_served", None)
+    text = f"0/3 nodes are available: {volume_binding.TOO_MANY}."
+    assert refusal(cluster, pod(volume_claims=("data", "more"))).text == text
+    assert selector is None or refusal(cluster, P).text == text
+    monkeypatch.undo()
+    assert selector is not None or schedule(cluster, P) == ("a", ())
+
+
+def test_a_label_of_a_claim_or_volume_changes_no_row() -> None:
+    """A tenant may change labels without end, and thousands of pods may share a claim."""
+    bound, pv = claim(bound_to="pv"), volume(of="data", driver="d", handle="h")
+    cluster = stored(NODES, bound, pv, pods=[pod("p", on="a", volume_claims=("data",))])
+    before = cluster.view.changes
+    for change in (attrs.evolve(bound, resource_version="2"), attrs.evolve(pv, labels={"a": "b"})):
+        cluster.put_storage(change)
+    assert cluster.view.changes == before
+    cluster.put_storage(attrs.evolve(pv, handle="i"))
+    assert cluster.view.changes > before

@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.scheduling.queue.unschedulable_pods import AT_ONCE
 from tests.support.builders import pod
@@ -54,6 +55,20 @@ def test_events_meanwhile_wait_for_their_turn() -> None:
         pass
     assert queued.pod.name == f"p{MANY - 1}"
     assert "a" in drain(queue, 1.0)
+
+
+def test_a_batch_is_followed_by_as_many_pods_as_it_had_steps() -> None:
+    """A tenant with thousands of kinds of refusal must not have each event evaluated before the next pod."""
+    queue = queue_of_many()
+    for number in range(8):
+        queue.add(pod(f"other-{number}", priority=2), 1.0)
+    queue.note(ClusterEvent.NODE_LABELS)
+    evaluated = []
+    while queue.count(Place.ACTIVE):
+        if queue.pop(1.0) is None:
+            evaluated.append(queue.count(Place.ACTIVE))
+        queue.note(ClusterEvent.NODE_LABELS)
+    assert evaluated == [8, 8, 8, 5, 5, 5, 2, 2, 2]  # the last step returns a pod
 
 
 def test_a_pod_that_goes_meanwhile_is_not_woken() -> None:
