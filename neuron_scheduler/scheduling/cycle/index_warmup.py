@@ -65,7 +65,7 @@ class IndexWarmup:
 
     def comparisons(self, cluster: Cluster, pod: Pod, profile: Profile) -> int:
         """Return how many pods are compared with this one at most to build what is missing for its decision."""
-        return self._requests(cluster, pod, profile, warm_up, always=True).comparisons
+        return cluster.view.index_requests(lambda view: warm_up(view, pod, profile)).comparisons
 
     def prepare_refusal(self, cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, bool | None]:
         if pod.refusal:
@@ -86,7 +86,7 @@ class IndexWarmup:
         """Return the indexes that a question needs; none if all of them are known to be ready."""
         view = cluster.view
         overlay = nominated_overlay(cluster, pod.priority) if cluster.has_nominations else None
-        kind = (question, overlay, _kind_of(pod, profile))
+        kind = (question, overlay, hash(_kind_of(pod, profile)))  # a node affinity may have ten thousand values
         readiness, epoch, changes = self._ready.get(kind), view.epoch, view.changes
         if readiness is not None and readiness.epoch == epoch and not always:
             if changes - readiness.changes <= _FEW_CHANGES:
@@ -101,9 +101,10 @@ class IndexWarmup:
                 question(view.with_overlay(overlay), pod, profile)
 
         index_requests = view.index_requests(ask)
-        if len(self._ready) >= _MOST_KINDS:
-            self._ready.clear()
-        self._ready[kind] = _Readiness(index_requests, epoch, changes)
+        if not index_requests.lacking:
+            if len(self._ready) >= _MOST_KINDS:
+                self._ready.clear()
+            self._ready[kind] = _Readiness(index_requests, epoch, changes)
         return index_requests
 
 
@@ -148,7 +149,9 @@ def _is_refused_before(view: View, pod: Pod, profile: Profile) -> bool:
 
 
 def _asks_about_pods(pod: Pod) -> bool:
-    return (pod.constraints is not NO_CONSTRAINTS and pod.constraints.comparisons > 0) or asks_much(pod)
+    """Return whether other pods count; by default those of its workload do, unless a pod has Neuron."""
+    constraints = pod.constraints
+    return pod.neuron is None or (constraints is not NO_CONSTRAINTS and constraints.comparisons > 0) or asks_much(pod)
 
 
 def asks_much(pod: Pod) -> bool:

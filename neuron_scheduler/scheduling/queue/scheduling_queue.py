@@ -236,15 +236,17 @@ class SchedulingQueue:
         if self._unschedulable.to_go_on:
             self._unschedulable.go_on(now)
         while True:
-            has_active = self._places.counts[Place.ACTIVE] > 0
-            if not has_active or self._tried + 1 >= self._unschedulable.steps:  # a tenant may have thousands of kinds
+            best = self._places.active.first()
+            # A tenant may have thousands of kinds. Nobody of lower priority passes a pod that an event may help.
+            is_due = self._tried + 1 >= self._unschedulable.steps
+            if is_due or best is None or best.pod.priority < self._unschedulable.highest:
                 self._begin_batch()
             self._unschedulable.evaluate(now)
             if not self._unschedulable.is_evaluated or not self._places.end_backoffs(now):
                 return None
             self._flush(now)
             queued = self._take_best(now)
-            if queued is not None or has_active or not self._events:
+            if queued is not None or self._places.counts[Place.ACTIVE] or not self._events:
                 return queued
 
     def pop_single(self, priority: int) -> QueuedPod | None:

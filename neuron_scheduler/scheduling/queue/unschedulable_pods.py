@@ -26,8 +26,9 @@ from neuron_scheduler.scheduling.queue.events import (
 from neuron_scheduler.scheduling.queue.places import Place, Places, PodHeap, QueuedPod
 
 AT_ONCE: Final = 64
-"""Kinds of refusal that are asked in one step, about a few nodes; of many nodes, eight kinds."""
+"""Kinds of refusal that are asked, or lines of a kind that are woken, in one step; of many nodes, eight kinds."""
 _FEW_NODES: Final = 32
+_LOWEST: Final = -(1 << 31)
 
 
 @attrs.define(eq=False)
@@ -70,6 +71,7 @@ class UnschedulablePods:
 
     Attributes:
         to_go_on: woken lines whose first pod has left since the last `go_on`.
+        highest: the highest priority of those that were refused before that batch, or since.
         steps: how many the evaluation of the latest batch has taken.
         _by_kind: the lines that wait for events; without those whose first pod is going to be tried in any case.
     """
@@ -77,12 +79,13 @@ class UnschedulablePods:
     _places: Places
     _row: RowOf
     to_go_on: list[RefusedLine] = attrs.field(factory=list)
+    highest: int = _LOWEST
     steps: int = 0
     _lines: dict[Signature, RefusedLine] = attrs.field(factory=dict)
     _by_kind: dict[RefusalKind, dict[Signature, RefusedLine]] = attrs.field(factory=dict)
     _line_of: dict[QueuedPod, RefusedLine] = attrs.field(factory=dict)
     _batches: int = 0
-    _wake_ups: Iterator[LineWakeUp | None] | None = None
+    _wake_ups: Iterator[tuple[LineWakeUp, RefusedLine] | None] | None = None
     _at_once: int = AT_ONCE
 
     def __bool__(self) -> bool:
@@ -104,7 +107,9 @@ class UnschedulablePods:
         """Begin to evaluate a batch of events; the one before must have been evaluated."""
         self._batches += 1
         self.steps = 0
-        self._wake_ups = events.wake_ups(tuple(self._by_kind), self._row)
+        firsts = filter(None, (line.pods.first() for line in self._lines.values()))
+        self.highest = max((first.pod.priority for first in firsts), default=_LOWEST)
+        self._wake_ups = self._lines_to_wake(events.wake_ups(tuple(self._by_kind), self._row))
         self._at_once = AT_ONCE * _FEW_NODES // max(_FEW_NODES, events.most_nodes)
 
     def evaluate(self, now: float) -> None:
@@ -117,12 +122,21 @@ class UnschedulablePods:
             return
         self.steps += 1
         asked = list(islice(self._wake_ups, self._at_once))
-        for wake_up in filter(None, asked):
-            for line in list(self._by_kind.get(wake_up.kind, {}).values()):
-                if line.batch < self._batches:
-                    self._wake(line, wake_up, now)
+        for wake_up, line in filter(None, asked):
+            if line.batch < self._batches and line.signature in self._by_kind.get(wake_up.kind, {}):
+                self._wake(line, wake_up, now)
         if len(asked) < self._at_once:
             self._wake_ups = None
+
+    def _lines_to_wake(self, wake_ups: Iterator[LineWakeUp | None]) -> Iterator[tuple[LineWakeUp, RefusedLine] | None]:
+        """Yield each line that may be woken, and None for each kind that has none."""
+        for wake_up in wake_ups:
+            lines = [] if wake_up is None else list(self._by_kind.get(wake_up.kind, {}).values())
+            if wake_up is None or not lines:
+                yield None
+                continue
+            for line in lines:
+                yield wake_up, line
 
     def add(self, queued: QueuedPod, signature: Signature, kind: RefusalKind) -> None:
         """Add a pod that has just been refused; the pods that are in its line already wait for the same."""
@@ -133,6 +147,7 @@ class UnschedulablePods:
         line.kind, line.cause, line.batch = kind, queued.cause, self._batches
         line.pods.push(queued, queued.rank)
         self._line_of[queued] = line
+        self.highest = max(self.highest, queued.pod.priority)
         self.make_wait(line)
 
     def remove(self, queued: QueuedPod) -> None:
