@@ -66,6 +66,10 @@ Thresholds of the garbage collector. A full collection follows the references of
 """
 _LARGE = 10_000
 """References in a list or dictionary that no collection follows while it is new."""
+_LOOK_AT_ALL = 3600.0
+"""Seconds between two collections of frozen objects, too (0.7 s at 100,000 nodes): errors refer to frames that refer to them."""
+_LONGEST_BUSY = 600.0
+"""Seconds for which they wait for a moment without pods to schedule."""
 
 
 async def run(config: Config) -> None:
@@ -183,6 +187,7 @@ class App:
         await parts.pods.synced.wait()
         log.info("Caches are synced", nodes=parts.cluster.view.node_count, pods=parts.cluster.pod_count)
         services.start_soon(self._write_conditions)
+        services.start_soon(self._collect_all)
         services.start_soon(parts.rejections.run)
         if parts.extender is not None:
             services.start_soon(parts.extender.foreign_nominations.run)
@@ -265,6 +270,18 @@ class App:
     async def _write_conditions(self) -> None:
         with self._conditions:
             await self.parts.conditions.run()
+
+    async def _collect_all(self) -> None:
+        """Look for garbage among all objects from time to time, if possible in a moment without pods to schedule."""
+        while True:
+            await anyio.sleep(_LOOK_AT_ALL)
+            with anyio.move_on_after(_LONGEST_BUSY):  # a standby's pods are active for as long as it does not lead
+                while self.parts.queue.count(Place.ACTIVE) or self.parts.binder.in_flight:  # noqa: ASYNC110 - an hour's
+                    await anyio.sleep(1.0)
+            gc.freeze()  # a new table that a collection met would freeze all again, before it has looked
+            gc.unfreeze()
+            gc.collect()
+            gc.collect()  # of nothing: else the next full one looks at a quarter of all that there is
 
     async def _wind_down(self) -> None:
         """Release the Lease if none of our Bindings can succeed after that, and write the queued Events."""

@@ -2,6 +2,8 @@
 
 import gc
 import signal
+import weakref
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -23,6 +25,7 @@ from neuron_scheduler.kube.objects.pod_groups import POD_GROUPS
 from neuron_scheduler.kube.writes.lease import LeaseClient, Record
 from neuron_scheduler.model.pod_group import Dialect, PodGroupObject
 from neuron_scheduler.scheduling.plugins.cause import Cause
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.stopping import StopRequests
 from neuron_scheduler.telemetry.line_formats import sentence
@@ -152,6 +155,43 @@ def test_a_full_collection_looks_at_few_objects() -> None:
     gc.unfreeze()
     assert len(numbers) >= 6
     assert max(numbers) < 8_000
+
+
+@pytest.mark.parametrize("case", ["", "a table is new", "pods are always pending"])
+async def test_frozen_objects_are_collected_at_times(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    """What a closed connection leaves is garbage although it was frozen, and goes in a moment without pending pods."""
+
+    class Link:
+        """Something in a circle of references."""
+
+    monkeypatch.setattr(app, "_LOOK_AT_ALL", 0.0)
+    if case == "a table is new":
+        tables = deque[list[None]](maxlen=1)
+
+        def count(*_: object) -> int:
+            tables.append([None] * 2 * app._LARGE)
+            return 0
+
+        monkeypatch.setattr(SchedulingQueue, "count", count)
+    elif case:
+        monkeypatch.setattr(app, "_LONGEST_BUSY", 0.0)
+        monkeypatch.setattr(SchedulingQueue, "count", lambda *_: 1)
+    async with process() as running, anyio.create_task_group() as tasks:
+        link = Link()
+        link.itself = link  # type: ignore[attr-defined]  # the circle
+        gone = weakref.ref(link)
+        gc.freeze()
+        del link
+        gc.collect()
+        assert gone() is not None
+        tasks.start_soon(running.run)
+        with anyio.fail_after(PATIENCE):
+            while gone() is not None:
+                await anyio.lowlevel.checkpoint()
+        if not case:  # the next one does not wait for a quarter of all objects
+            assert max(looked_at(), default=50_000) < 10_000
+        running.signal()
+        assert await running.end() == ""
 
 
 async def test_the_lease_is_released_before_events_are_written() -> None:

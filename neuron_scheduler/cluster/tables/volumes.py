@@ -181,11 +181,8 @@ class Volumes:
 
     def fork(self) -> Self:
         """Return an independent copy; the rows of attachments and of kept volumes never change, so both have them."""
-        tables = []
-        for field in attrs.fields(Volumes):  # not those of a subclass: a fork of the recorded volumes announces nothing
-            tables.append(getattr(self, field.name))
-            setattr(self, field.name, tables[-1].copy())  # as in `Cluster.fork`
-        return type(self)(*tables)
+        # Not the fields of a subclass: a fork of the recorded volumes announces nothing.
+        return type(self)(*(getattr(self, field.name).copy() for field in attrs.fields(Volumes)))
 
     def claim(self, key: str) -> PersistentVolumeClaim | None:
         """Return a claim, as assumed if there is an assumption."""

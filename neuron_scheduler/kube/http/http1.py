@@ -97,7 +97,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        del self._parser  # which refers to this: no collection looks for a cycle that was frozen
+        del self._parser  # which refers to this: a cycle that was frozen is looked for once an hour
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(exc or ConnectionError("the server closed the connection"))
 

@@ -65,6 +65,8 @@ class IndexWarmup:
 
     def comparisons(self, cluster: Cluster, pod: Pod, profile: Profile) -> int:
         """Return how many pods are compared with this one at most to build what is missing for its decision."""
+        if _is_refused_before(cluster.view, pod, profile):
+            return 0
         return cluster.view.index_requests(lambda view: warm_up(view, pod, profile)).comparisons
 
     def prepare_refusal(self, cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, bool | None]:
@@ -95,6 +97,9 @@ class IndexWarmup:
                 readiness.changes = changes
                 return _NO_REQUESTS
 
+        if _is_refused_before(view, pod, profile):
+            return _NO_REQUESTS
+
         def ask(view: View) -> None:
             question(view, pod, profile)
             if overlay is not None:
@@ -120,8 +125,6 @@ def _rounds(requests: IndexRequests, look: Callable[[], IndexRequests]) -> Gener
 def warm_up(view: View, pod: Pod, profile: Profile) -> None:
     """Ask for all that a decision would ask for, whatever the answers are."""
     steps = profile.steps_for(pod)
-    if _is_refused_before(view, pod, profile):
-        return
     for plugin in steps.filters:
         plugin.accept_nodes(view, pod, view.live)
     for resource in filter(view.offers, pod.requests):  # the filter stops at one of which too little is free
@@ -132,8 +135,6 @@ def warm_up(view: View, pod: Pod, profile: Profile) -> None:
 
 def warm_up_refusal(view: View, pod: Pod, profile: Profile) -> None:
     """Ask for all that a diagnosis would ask for, and for the nominations, which preemption asks for next."""
-    if _is_refused_before(view, pod, profile):
-        return
     view.postings(nomination_priorities)
     for plugin in profile.steps_for(pod).filters:
         plugin.refuse(view, pod, view.live)

@@ -284,7 +284,7 @@ def trusting(authority: trustme.CA) -> ssl.SSLContext:
 
 
 async def test_a_closed_connection_is_freed_without_the_garbage_collector() -> None:
-    """What is frozen is never looked at again, and connections are closed at all times."""
+    """What is frozen is looked at once an hour, and connections are closed at all times."""
 
     def are_left() -> bool:
         return any(isinstance(each, http1._Connection) for each in gc.get_objects())
