@@ -70,7 +70,7 @@ class IndexRequests:
     Attributes:
         of_nodes, of_rows: by definition; without those under an overlay.
         lacking: those that were not ready, by definition, with the function that prepares each in steps.
-        comparisons: how many pods will be compared for those that count pods.
+        comparisons: how many pods will be compared with requirements, for those that count pods.
     """
 
     of_nodes: dict[Callable[[Node], Any], None] = attrs.field(factory=dict)

@@ -53,10 +53,11 @@ class SideLane:
         """Return whether it may take long to count what a pod asks about other pods."""
         if asks_much(pod):
             return True
-        cluster, constraints, profile = self.cluster, pod.constraints, self.profiles[pod.scheduler_name]
-        if constraints is NO_CONSTRAINTS or constraints.comparisons * cluster.pod_count <= _MOST_COMPARISONS:
-            return False
-        return self.warmup.comparisons(cluster, pod, profile) > _MOST_COMPARISONS
+        cluster, constraints = self.cluster, pod.constraints
+        terms = 0 if constraints is NO_CONSTRAINTS else constraints.comparisons
+        if pod.neuron is not None and terms * cluster.pod_count <= _MOST_COMPARISONS:
+            return False  # without Neuron, a pod is compared with those of its workload, too
+        return self.warmup.comparisons(cluster, pod, self.profiles[pod.scheduler_name]) > _MOST_COMPARISONS
 
     def put(self, queued: QueuedPod) -> None:
         """Take a popped pod; `run` prepares for it, in turns of the namespaces. Those that wait are in the queue."""

@@ -196,10 +196,10 @@ class PodTable:
             self._rollups[definition, within.key] = _Total(Rollup.build(numbers, within, len(within.nodes)), start)
 
     def most_compared(self, definition: PodQuery) -> int:
-        """Return how many pods are compared at most when a count is built."""
-        namespaces = definition.namespaces
+        """Return how many comparisons of pods with requirements a count takes at most."""
+        namespaces, each = definition.namespaces, sum(1 + len(s.requirements) for s in definition.selectors)
         is_one = isinstance(namespaces, frozenset) and len(namespaces) == 1
-        return len(self._candidates(definition)) if is_one else len(self._pods)
+        return each * (len(self._candidates(definition)) if is_one else len(self._pods))
 
     def fork(self) -> "PodTable":
         """Return an independent copy, which counts anew."""
