@@ -8,7 +8,7 @@ Upstream: `schedulingCycle` and `handleSchedulingFailure` in `pkg/scheduler/sche
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -40,6 +40,7 @@ from neuron_scheduler.scheduling.cycle.trial import AssumedPod, take_with_volume
 from neuron_scheduler.scheduling.preemption.nominations import turn_text
 from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import BINDER, SchedulingQueue
+from neuron_scheduler.steps import LONGEST_TURN
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
@@ -171,7 +172,8 @@ class PodAttempts:
         put aside, if it is not to be refused.
         """
         profile = self.profiles[queued.pod.scheduler_name]
-        if not await self._warm_up_for(queued, profile):
+        waited = await self._build(self.warmup.prepare(self.cluster, queued.pod, profile))
+        if waited and not self.queue.holds(queued):
             return None
         if self.claims is not None:
             self.claims.settle(queued.pod.uid)
@@ -212,13 +214,16 @@ class PodAttempts:
             requester, taken.pod, annotations, taken.decision, started, plan=taken.volumes, claims=taken.claims
         )
 
-    async def _warm_up_for(self, queued: QueuedPod, profile: Profile) -> bool:
-        """Build missing indexes for the first pod of its kind; False if it is gone when they are built."""
-        waited = False
-        for _ in self.warmup.prepare(self.cluster, queued.pod, profile):
-            waited = True
-            await anyio.lowlevel.checkpoint()
-        return not waited or self.queue.holds(queued)
+    async def _build(self, steps: Iterator[None]) -> bool:
+        """Build missing indexes, in turns with other tasks; return whether these have run."""
+        waited, turn_ends = False, 0.0
+        for _ in steps:
+            if not turn_ends:
+                turn_ends = self.clock() + LONGEST_TURN
+            elif self.clock() >= turn_ends:
+                waited, turn_ends = True, 0.0
+                await anyio.lowlevel.checkpoint()
+        return waited
 
     async def _explain(self, queued: QueuedPod, profile: Profile, no_node: NoNode) -> Decision | FitError | None:
         """
@@ -227,13 +232,10 @@ class PodAttempts:
         In the middle of a list deleted pods still count beside new ones: no pod is preempted for that.
         """
         waited = await self.wait_for_list()
-        for _ in self.warmup.prepare_refusal(self.cluster, queued.pod, profile):
-            waited = True
-            await anyio.lowlevel.checkpoint()
-        if not waited:
+        if not await self._build(self.warmup.prepare_refusal(self.cluster, queued.pod, profile)) and not waited:
             return fit_error(self.cluster, queued.pod, profile, no_node)
-        is_held = self.queue.holds(queued) and await self._warm_up_for(queued, profile)
-        return schedule_pod(self.cluster, queued.pod, profile) if is_held else None
+        await self._build(self.warmup.prepare(self.cluster, queued.pod, profile))
+        return schedule_pod(self.cluster, queued.pod, profile) if self.queue.holds(queued) else None
 
     async def wait_for_list(self) -> bool:
         """Wait for the end of a list of pods, but not for long; return whether there was anything to wait for."""

@@ -34,7 +34,7 @@ from neuron_scheduler.scheduling.queue.events import (
 )
 from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
 from neuron_scheduler.scheduling.queue.places import BackoffQueue, Place, Places, QueuedPod, matters_for_scheduling
-from neuron_scheduler.scheduling.queue.unschedulable_pods import AT_ONCE, UnschedulablePods
+from neuron_scheduler.scheduling.queue.unschedulable_pods import AT_ONCE, FEW_STEPS, UnschedulablePods
 
 BINDER = "DefaultBinder"
 """kube-scheduler's name of the plugin that refuses a pod that cannot be bound; only a change of the pod helps."""
@@ -238,7 +238,7 @@ class SchedulingQueue:
         while True:
             best = self._places.active.first()
             # A tenant may have thousands of kinds. Nobody of lower priority passes a pod that an event may help.
-            is_due = self._tried + 1 >= self._unschedulable.steps
+            is_due = self._tried + FEW_STEPS >= self._unschedulable.steps
             if is_due or best is None or best.pod.priority < self._unschedulable.highest:
                 self._begin_batch()
             self._unschedulable.evaluate(now)

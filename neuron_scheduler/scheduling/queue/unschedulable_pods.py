@@ -27,6 +27,8 @@ from neuron_scheduler.scheduling.queue.places import Place, Places, PodHeap, Que
 
 AT_ONCE: Final = 64
 """Kinds of refusal that are asked, or lines of a kind that are woken, in one step; of many nodes, eight kinds."""
+FEW_STEPS: Final = 8
+"""Up to so many steps, every event is evaluated before the next pod is popped: some five hundred kinds."""
 _FEW_NODES: Final = 32
 _LOWEST: Final = -(1 << 31)
 

@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.queue import scheduling_queue
 from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.scheduling.queue.unschedulable_pods import AT_ONCE
@@ -57,8 +58,9 @@ def test_events_meanwhile_wait_for_their_turn() -> None:
     assert "a" in drain(queue, 1.0)
 
 
-def test_a_batch_is_followed_by_as_many_pods_as_it_had_steps() -> None:
+def test_a_batch_is_followed_by_as_many_pods_as_it_had_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tenant with thousands of kinds of refusal must not have each event evaluated before the next pod."""
+    monkeypatch.setattr(scheduling_queue, "FEW_STEPS", 1)
     queue = queue_of_many()
     for number in range(8):
         queue.add(pod(f"other-{number}", priority=2), 1.0)
