@@ -244,7 +244,7 @@ class View:
 
     def images(self, name: str) -> Iterator[tuple[int, NodeSet]]:
         """Yield the sizes of the images of a name, the largest first, each with the nodes that have that size."""
-        return self._table.images.sizes_of(name, self._table.slot_of)
+        return self._table.images.sizes_of(name, len(self._table.slots))
 
     def with_overlay(self, overlay: Overlay) -> Self:
         """Return the same cluster with an overlay over every row; counts of pods stay those without it."""

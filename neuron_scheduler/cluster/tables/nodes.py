@@ -213,7 +213,7 @@ class NodeTable:
         if node is not node_before:
             self._own()
             self.nodes[slot] = node
-        self._move_images(slot, node_before, node)
+        self.images.replace(slot, node_before.images if node_before else (), node.images if node else ())
         if node_info is old:
             return
         if self.set_aside or (node_info is not None and node_info.set_aside is not None):
@@ -291,10 +291,6 @@ class NodeTable:
         self.set_aside &= ~(1 << slot)
         if node_info is not None and node_info.set_aside is not None:
             self.set_aside |= 1 << slot
-
-    def _move_images(self, slot: Slot, old: Node | None, new: Node | None) -> None:
-        name = new.name if new is not None else old.name if old is not None else ""
-        self.images.replace(name, slot, old.images if old else (), new.images if new else ())
 
     def _move_pods(self, slot: Slot, old: NodeInfo | None, new: NodeInfo | None, *, with_terms: bool) -> None:
         before, after = old.pod_infos if old else NO_POD_INFOS, new.pod_infos if new else NO_POD_INFOS
