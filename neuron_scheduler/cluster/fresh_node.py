@@ -7,14 +7,14 @@ what belongs to one machine or to a passing state. A type that the cluster lacks
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress, islice
+from itertools import islice
 from operator import attrgetter
 from typing import Final
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.index.nodeset import NodeSet, selectors, slots_of
+from neuron_scheduler.cluster.index.nodeset import NodeSet, membership, slots_of
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, on_node
 from neuron_scheduler.cluster.rows.pod_info import pod_info_of
 from neuron_scheduler.cluster.view import View
@@ -27,6 +27,8 @@ from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, doubts, machine_of
 
 _MOST_READ: Final = 128
 """Nodes of a type that are read, the youngest: a new node is like them."""
+_MANY: Final = 2048
+"""Nodes of a type that are not sorted by age: there may be a hundred thousand."""
 _MOST_SHAPES: Final = 8
 _PLENTY: Final = 1 << 50
 """Stands for an amount of cpu, memory or storage that is not known."""
@@ -140,9 +142,11 @@ def _nodes_of_type(view: View, instance_type: str) -> NodeSet:
 
 
 def _youngest(view: View, nodes: NodeSet) -> Sequence[NodeInfo]:
-    """Return the rows of nodes, the youngest first; 7 ms for a hundred thousand."""
-    rows = filter(None, compress(view.rows_in_slots(), selectors(nodes)))
-    return sorted(rows, key=attrgetter("node.created"), reverse=True)[:_MOST_READ]
+    """Return the rows of some nodes, the youngest first; of very many nodes, those that have arrived last."""
+    if nodes.bit_count() > _MANY:
+        latest = filter(membership(nodes, nodes.bit_length()), view.latest_slots(below=nodes.bit_length()))
+        return [view.row(slot) for slot in islice(latest, _MOST_READ)]
+    return sorted(map(view.row, slots_of(nodes)), key=attrgetter("node.created"), reverse=True)[:_MOST_READ]
 
 
 def _has_neuron(view: View, nodes: NodeSet) -> bool:

@@ -136,6 +136,10 @@ class View:
         """Return every slot's row as it is now, None for a hole: for what is read after pauses."""
         return list(self._table.slots)
 
+    def latest_slots(self, *, below: int) -> Iterator[Slot]:
+        """Yield the slots below a number, those of the nodes that have arrived last first."""
+        return (slot for slot in reversed(self._table.slot_of.values()) if slot < below)
+
     def slot(self, name: str) -> Slot | None:
         """Return the slot of a node, None if it does not exist."""
         return self._table.slot_of.get(name)
