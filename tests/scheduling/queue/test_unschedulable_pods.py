@@ -301,5 +301,5 @@ def test_a_standby_keeps_nothing_of_pods_that_are_gone() -> None:
         kept, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert kept < 30_000
+    assert kept < 60_000  # of 2.5 MB; the bookkeeping of other tests varies
     assert drain(queue, 2.0) == ["waits"]
