@@ -66,9 +66,12 @@ class GroupAttempts:
             for member in members:
                 if member.pod.nominated_node_name:
                     self.attempts.preemption_executor.adopt(member, profile)
+            is_waiting = waits_for_victims(self.cluster, gang.waiting)
             found = await run_in_turns(plan_group(self.cluster, gang, profile, self.attempts.warmup), self.clock, pause)
             if isinstance(found, GroupPlan):
                 commitments = await run_in_turns(self._assume_group(members, found, gang, started), self.clock, pause)
+            elif is_waiting and not waits_for_victims(self.cluster, gang.waiting):
+                raise ChangedError  # noqa: TRY301 - the last victim has gone since: there may be room
             else:
                 after = await self._make_room(members, gang, found, profile, pause)
                 await run_in_turns(self._put_group_back(members, gang, found, after, started), self.clock, pause)

@@ -415,6 +415,23 @@ async def test_space_is_kept_only_while_its_member_can_use_it() -> None:
         await until(lambda: "m1" in dict(world.reports) and not world.cluster.has_nominations)
 
 
+async def test_a_group_whose_last_victim_goes_during_the_plan_keeps_its_space() -> None:
+    """The plan has not seen the room; an older pod of the same priority does not get it before the next plan."""
+    world, two = jobs_on(2), attrs.evolve(FOUR, least=2, expected=2)
+    world.see("old", group=None)
+    victim = world.cluster.put_pod(pending("low", on="n1", devices=16, ids=range(16), priority=-1)).pod
+    for number, victims in enumerate((frozenset[str](), frozenset({victim.uid}))):
+        member = world.see(f"m{number}", group=two)
+        world.cluster.nominate(f"n{number}", Nomination(member, CoreMask((1 << 32) - 1), victims))
+    async with running(world):
+        with at_the_end_of_a_plan(lambda: world.cluster.remove_pod(victim.uid)):
+            await until(lambda: world.queue.count(Place.BACKOFF) == 2)
+        world.now = 1.5
+        world.scheduler.wake_up.ring()
+        await until(lambda: len(world.nodes) == 2)
+    assert world.nodes == {"m0": "n0", "m1": "n1"}
+
+
 async def test_a_held_group_keeps_no_space() -> None:
     """One member is bound, one is refused, and meanwhile two have gone: the next start is a new decision."""
     world = jobs_on(4, *MEMBERS, outcomes={"m1": OUTCOMES[0]})
