@@ -137,6 +137,7 @@ class Pod:
         claims: its references to claims on devices.
         open_claims: the uids of its claims without devices, in the order in which `neuron` asks for them.
         devices: what its claims have been given.
+        parts: how many parts it has of what the API server does not limit, such as labels and values; 0 for few.
     """
 
     uid: str
@@ -174,6 +175,7 @@ class Pod:
     claims: tuple[ClaimReference, ...] = ()
     open_claims: tuple[str, ...] = ()
     devices: tuple[DeviceKey, ...] = ()
+    parts: int = 0
 
     @property
     def refused_because(self) -> str:

@@ -6,12 +6,11 @@ again from the table itself.
 """
 
 from collections.abc import Sequence
-from typing import Final, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 import attrs
 
 _Change = TypeVar("_Change")
-_FREED: Final = 4  # dropped changes that are freed with each new one
 
 
 @attrs.define(eq=False)
@@ -27,7 +26,6 @@ class ChangeLog(Generic[_Change]):
     start: int = 0
     end: int = 0
     _changes: list[_Change] = attrs.field(factory=list)
-    _dropped: list[_Change] = attrs.field(factory=list)  # freeing very many rows at once takes long
 
     def __len__(self) -> int:
         return self.end - self.start
@@ -35,16 +33,13 @@ class ChangeLog(Generic[_Change]):
     def append(self, change: _Change, *, most: int | None = None) -> None:
         """Add a change; if there are then more than `most`, the older ones are dropped until half as many are left."""
         self._changes.append(change)
-        del self._dropped[-_FREED:]
         self.end += 1
         if most is not None and self.end - self.start > most:
             self.drop_before(self.end - most // 2)
 
     def skip(self) -> None:
         """Count a change that is not kept; no position before it can be read from."""
-        if self._changes or self._dropped:
-            self.drop_before(self.end)
-            del self._dropped[-_FREED:]
+        self._changes.clear()
         self.end += 1
         self.start = self.end
 
@@ -58,7 +53,6 @@ class ChangeLog(Generic[_Change]):
         return self._changes[first : None if most is None else first + most]
 
     def drop_before(self, position: int) -> None:
-        self._dropped += self._changes[: position - self.start]
         del self._changes[: position - self.start]
         self.start = position
 

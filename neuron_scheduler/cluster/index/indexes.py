@@ -23,6 +23,10 @@ _Key = TypeVar("_Key", bound=Hashable)
 _MOST_INDEXES = 1024
 _MOST_DERIVED = 512
 _FEWEST_LOGGED = 1024
+FEW_PARTS: Final = 50
+"""Parts of a pod up to which a change counts once in a log."""
+_DROPPED: Final = 256
+"""Changes that the log drops at once: freeing very many rows takes long."""
 _AT_ONCE = 64
 """Rows, or changes, after which a preparation yields."""
 _BLOCK: Final = 16 * _AT_ONCE
@@ -104,7 +108,7 @@ class Indexes(Generic[Row]):
     Indexes by definition.
 
     Attributes:
-        log: the changes of rows, as far as not all indexes have read them.
+        log: the latest changes of rows.
         dropped: how often indexes other than derived ones were dropped.
     """
 
@@ -153,12 +157,13 @@ class Indexes(Generic[Row]):
         After too many changes there may be no index in the end; it is then built when it is used.
         """
         if definition not in self._by_definition:
-            start, self._bound = self.log.end, max(_FEWEST_LOGGED, 2 * len(rows))
-            self._preparing += 1
+            start, self._preparing = self.log.end, self._preparing + 1
+            self._bound = max(_FEWEST_LOGGED, 2 * len(rows))  # what changes meanwhile has to be applied
             try:
                 data = yield from _build(definition, index_type, list(rows))
             finally:
                 self._preparing -= 1
+                self._bound = self._bound if self._preparing else max(_FEWEST_LOGGED, len(rows) // 4)
             if self.log.covers(start):
                 self._add(definition, data, start)
         while (index := self._by_definition.get(definition)) is not None and not self.is_ready(definition):
@@ -170,19 +175,25 @@ class Indexes(Generic[Row]):
         if not self.is_ready(derived.definition):
             yield from self._build_derived(derived, rows)
 
-    def record(self, slot: Slot, old: Row | None, new: Row | None) -> None:
-        """Record a change of a row; it is kept only if there is an index that may read it."""
+    def record(self, slot: Slot, old: Row | None, new: Row | None, *, parts: int = 0) -> None:
+        """
+        Record a change of a row; it is kept only if there is an index that may read it.
+
+        One with a pod of many parts counts as many changes: the log keeps the pods of few such changes.
+        """
         log = self.log
         if not (self._by_definition or self._derived or self._preparing):
             log.skip()
             return
         log.append((slot, old, new))
+        for _ in range(parts // FEW_PARTS):
+            log.append((slot, new, new))
         for index in self._following:
             index.apply(slot, old, new)
             index.position = log.end
         if log.end % _PATIENCE == 0:
             self._following = [index for index in self._following if log.end - index.last_used < _PATIENCE]
-        if log.end - log.start > self._bound:
+        while len(log) > self._bound:
             self._cut_log()
 
     def fork(self) -> Self:
@@ -241,14 +252,12 @@ class Indexes(Generic[Row]):
         return index
 
     def _cut_log(self) -> None:
-        """Drop what every index has read, and the indexes that have read less than half of the log."""
-        tolerated = self.log.end - len(self.log) // 2
-        kept = {key: i for key, i in self._by_definition.items() if i.position >= tolerated}
-        self.dropped += len(kept) < len(self._by_definition)
-        self._by_definition = kept
-        self._derived = {key: i for key, i in self._derived.items() if i.position >= tolerated}
-        positions = [i.position for indexes in (self._by_definition, self._derived) for i in indexes.values()]
-        self.log.drop_before(min(positions, default=self.log.end))
+        """Drop the oldest changes, and the indexes that have not read them."""
+        self.log.drop_before(min(self.log.start + _DROPPED, self.log.end - _FEWEST_LOGGED // 2))
+        before = len(self._by_definition)
+        self._by_definition = {key: i for key, i in self._by_definition.items() if self.log.covers(i.position)}
+        self._derived = {key: i for key, i in self._derived.items() if self.log.covers(i.position)}
+        self.dropped += len(self._by_definition) < before
 
 
 def _catch_up(index: _Index, log: ChangeLog[Any], *, most: int | None = None) -> None:

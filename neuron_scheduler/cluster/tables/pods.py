@@ -12,7 +12,7 @@ import attrs
 from neuron_scheduler.cluster.index.change_log import ChangeLog
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.copy_on_write import CopyOnWrite
-from neuron_scheduler.cluster.index.indexes import evict_if_full
+from neuron_scheduler.cluster.index.indexes import FEW_PARTS, evict_if_full
 from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.index.rollup import Domains, Rollup
 from neuron_scheduler.cluster.tables.selecting_kinds import Namespaces
@@ -279,6 +279,8 @@ class PodTable:
     def _record(self, slot: Slot, pod: Pod, change: int) -> None:
         if self._counts or self._rollups or self._preparing:
             self._log.append((slot, pod, change), most=_MOST_LOGGED)
+            for _ in range(pod.parts // FEW_PARTS):  # as in `Indexes.record`
+                self._log.append((slot, pod, 0), most=_MOST_LOGGED)
 
 
 def _keys(pod: Pod) -> Iterator[tuple[str, ...]]:

@@ -53,8 +53,12 @@ _FEW: Final = 50
 """If a pod has at most so many labels, tolerations, ports and so on in all, none of them exceeds its limit."""
 
 
-def too_much(spec: wire.PodSpec, labels: Mapping[str, str]) -> str:
-    """Return which limit a pod exceeds and what to do, in words for its owner; empty if it exceeds none."""
+def size_of(spec: wire.PodSpec, labels: Mapping[str, str]) -> tuple[int, str]:
+    """
+    Return how many parts a pod has, 0 for few, and which limit it exceeds and what to do, in words for its owner.
+
+    The words are empty if it exceeds none.
+    """
     if spec.affinity is None and not spec.topology_spread_constraints:
         parts = len(labels) + len(spec.node_selector or ()) + len(spec.tolerations or ()) + len(spec.volumes or ())
         for container in spec.containers or ():
@@ -63,11 +67,13 @@ def too_much(spec: wire.PodSpec, labels: Mapping[str, str]) -> str:
             parts += 0 if resources is None else len(resources.requests or ()) + len(resources.limits or ())
         rare = spec.init_containers or spec.scheduling_gates or spec.resources or spec.overhead or spec.resource_claims
         if parts <= _FEW and not rare:
-            return ""  # most pods
-    for (parts_of_a_kind, most), count in zip(MOST.items(), _counts(spec, labels), strict=True):
+            return 0, ""  # most pods
+    counts = list(_counts(spec, labels))
+    for (parts_of_a_kind, most), count in zip(MOST.items(), counts, strict=True):
         if count > most:
-            return f"pod has {count} {parts_of_a_kind}; this scheduler takes at most {most} in one pod, use fewer"
-    return ""
+            words = f"pod has {count} {parts_of_a_kind}; this scheduler takes at most {most} in one pod, use fewer"
+            return sum(counts), words
+    return sum(counts), ""
 
 
 def without_restrictions(spec: wire.PodSpec) -> wire.PodSpec:

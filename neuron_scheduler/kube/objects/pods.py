@@ -16,7 +16,7 @@ from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Malformed, Resource, byte_bounded_memo, intern, labels
 from neuron_scheduler.kube.objects.groups.dialects import SIGNS, group_of, rank_of
 from neuron_scheduler.kube.objects.json_scanner import decode_in_steps
-from neuron_scheduler.kube.objects.pod_limits import fewer_labels, too_much, without_restrictions
+from neuron_scheduler.kube.objects.pod_limits import fewer_labels, size_of, without_restrictions
 from neuron_scheduler.kube.objects.pod_spec import constraints, fields_of_spec, images, is_individual, spec_key
 from neuron_scheduler.kube.objects.wire import Condition, OwnerReference
 from neuron_scheduler.model.annotations import ALLOCATION_KEYS, NEURON_ALLOCATED
@@ -42,7 +42,7 @@ def _read(pod: wire.Pod) -> Pod | None:
     meta, spec, status = pod.metadata, pod.spec, pod.status or wire.PodStatus()
     if status.phase in TERMINAL:
         return None
-    refusal = too_much(spec, meta.labels or NO_LABELS)
+    parts, refusal = size_of(spec, meta.labels or NO_LABELS)
     if refusal:
         spec = without_restrictions(spec)
     common = fields_of_spec((spec_key(spec, status), meta.namespace))
@@ -91,6 +91,7 @@ def _read(pod: wire.Pod) -> Pod | None:
         group=group,
         rank=0 if group is None else rank_of(meta.labels or NO_LABELS),
         claims=_claims(spec, status) if spec.resource_claims else (),
+        parts=parts,
     )
 
 

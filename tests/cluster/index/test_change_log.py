@@ -1,8 +1,5 @@
 """A log of changes agrees with a list of all changes, wherever it still covers them."""
 
-import weakref
-from itertools import pairwise
-
 from hypothesis import given, strategies as st
 
 from neuron_scheduler.cluster.index.change_log import ChangeLog
@@ -43,23 +40,3 @@ def test_a_covered_position_has_all_changes_since(sequence: list[tuple[str, int 
                 assert log.changes_since(position) == changes[position:]
                 assert log.changes_since(position, most) == changes[position : position + most]
         assert log.covers(log.end)
-
-
-def test_dropped_changes_are_freed_a_few_at_a_time() -> None:
-    """Freeing a hundred thousand rows at once would hold the event loop; with each new change a few are freed."""
-
-    class Change:
-        """Something that can be referred to weakly."""
-
-    log = ChangeLog[Change]()
-    for _ in range(40):
-        log.append(Change())
-    kept = [weakref.ref(change) for change in log.changes_since(0)]
-    log.drop_before(40)
-    alive = [sum(each() is not None for each in kept)]
-    for number in range(16):
-        log.append(Change()) if number % 2 else log.skip()
-        alive.append(sum(each() is not None for each in kept))
-    assert alive[0] == 40
-    assert all(0 < before - after <= 4 for before, after in pairwise(alive) if before)
-    assert alive[-1] == 0

@@ -207,6 +207,15 @@ def test_an_unused_index_is_dropped() -> None:
     assert list(table._by_definition) == [modulo(5)]
 
 
+def test_the_log_keeps_few_changes_of_many_parts() -> None:
+    """One tenant's largest pods, coming and going, do not stay in memory by the thousand."""
+    table: Indexes[Row] = Indexes()
+    for row in range(100):
+        table.column(modulo(5), [row])
+        table.record(Slot(0), row, row + 1, parts=3 * indexes.FEW_PARTS)
+        assert len({old for _, old, _ in table.log.changes_since(table.log.start)}) <= 4
+
+
 def test_equal_definitions_share_one_index() -> None:
     """An index is looked up by its definition."""
     table: Indexes[Row] = Indexes()
