@@ -215,13 +215,12 @@ class View:
         return all(map(table.of_rows.is_ready, asked.of_rows)) and all(map(table.of_nodes.is_ready, asked.of_nodes))
 
     def counts(self, definition: PodQuery) -> Column:
-        table = self._table
-        return table.pods.counts(definition, len(table.slots))
+        return self._table.pods.counts(definition)
 
     def totals(self, definition: PodQuery, key: str) -> Column:
         """Return how many pods match a selector in each node's domain of a label; 0 where the node lacks it."""
         table = self._table
-        return table.pods.totals(definition, table.domains(key), len(table.slots))
+        return table.pods.totals(definition, table.domains(key))
 
     def sums(self, number_of: Callable[[NodeInfo], int], key: str) -> Column:
         """Return at each node the sum of a number of the rows of its domain of a label; 0 where it lacks that."""
@@ -312,7 +311,7 @@ class RecordingView(View):
         table = self._table
         for term, pods_with_term in table.terms.matching_terms(kind, pod, self.namespaces.labels(pod.namespace)):
             if not self._lacks_domains(term.topology_key):
-                yield term, pods_with_term.totals(table.domains(term.topology_key), len(table.slots))
+                yield term, pods_with_term.totals(table.domains(term.topology_key))
 
     def _overlaid(self, overlay: Overlay, definition: Callable[[NodeInfo], Any], index_type: type[_Data]) -> _Data:
         """Record the request, with the indexes that the one under the overlay derives from."""

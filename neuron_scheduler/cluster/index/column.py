@@ -43,8 +43,9 @@ class Column:
             self._planes[j] |= NodeSet(int(digits[width - 1 - j :: width], 2)) << first
 
     @classmethod
-    def sparse(cls, numbers: Mapping[Slot, int], size: int) -> Self:
-        """Index the numbers above 0, by slot below `size`; for few nodes, or few different numbers."""
+    def sparse(cls, numbers: Mapping[Slot, int]) -> Self:
+        """Index the numbers above 0, by slot; for few nodes, or few different numbers."""
+        size = max(numbers, default=0) + 1
         slots: dict[int, list[Slot]] = {}
         for slot, number in numbers.items():
             slots.setdefault(number, []).append(slot)

@@ -6,8 +6,8 @@ the domain's set of nodes in the planes that change. So "at most so many in the 
 domains" read each plane once, with three domains or fifteen thousand.
 """
 
-from collections.abc import Mapping
-from typing import Self
+from collections.abc import Iterator, Mapping
+from typing import Final, Self
 
 import attrs
 
@@ -20,6 +20,8 @@ from neuron_scheduler.model.node import Node
 
 Relabelings = ChangeLog[tuple[Slot, Node | None]]
 """The slots whose node came, went or changed its labels, each with the node before."""
+_AT_ONCE: Final = 1024
+"""Slots, or domains, after which building yields."""
 
 
 @attrs.frozen
@@ -36,7 +38,7 @@ class Domains:
         return len(self.postings.values) == self.postings.keyed.bit_count()
 
     def domain_of_slot(self, slot: Slot) -> str | None:
-        return self._domain_of_node(self.nodes[slot])
+        return self.domain_of_node(self.nodes[slot])
 
     def moved_since(self, position: int) -> Mapping[Slot, str | None] | None:
         """Return the slots that had another domain at a position, with that domain; None if the log starts later."""
@@ -44,10 +46,10 @@ class Domains:
             return None
         earlier: dict[Slot, str | None] = {}
         for slot, before in self.relabelings.changes_since(position):
-            earlier.setdefault(slot, self._domain_of_node(before))
+            earlier.setdefault(slot, self.domain_of_node(before))
         return {slot: domain for slot, domain in earlier.items() if domain != self.domain_of_slot(slot)}
 
-    def _domain_of_node(self, node: Node | None) -> str | None:
+    def domain_of_node(self, node: Node | None) -> str | None:
         return None if node is None else domain_of(node, self.key)
 
 
@@ -65,25 +67,33 @@ class Rollup:
     _position: int
 
     @classmethod
-    def build(cls, numbers: dict[Slot, int], domains: Domains, size: int) -> Self:
-        """Sum up the numbers above 0, by slot; the rollup keeps and changes the mapping."""
-        by_domain: dict[str, int] = {}
-        for slot, number in numbers.items():
-            domain = domains.domain_of_slot(slot)
+    def build(cls, numbers: dict[Slot, int], domains: Domains) -> Iterator[Self]:
+        """
+        Sum up the numbers above 0, by slot; the rollup keeps and changes the mapping.
+
+        Yields the rollup after each step; the last one is complete. `follow` applies what nodes have changed meanwhile.
+        """
+        rollup, nodes = cls(Column(), numbers, {}, domains.relabelings.end), list(domains.nodes)
+        postings = domains.postings.fork()
+        by_domain, at_slot, large = rollup._by_domain, dict[Slot, int](), list[str]()
+        for count, (slot, number) in enumerate(numbers.items(), start=1):
+            domain = domains.domain_of_node(nodes[slot])
             if domain is not None:
                 by_domain[domain] = by_domain.get(domain, 0) + number
-        at_slot: dict[Slot, int] = {}
-        large: list[str] = []
-        for domain, total in by_domain.items():
-            slots = domains.postings.slots(domain)
+            if count % _AT_ONCE == 0:
+                yield rollup
+        for count, (domain, total) in enumerate(by_domain.items(), start=1):
+            slots = postings.slots(domain)
             if isinstance(slots, tuple):
                 at_slot.update(dict.fromkeys(slots, total))
             else:
                 large.append(domain)
-        totals = Column.sparse(at_slot, size)
+            if count % _AT_ONCE == 0:
+                yield rollup
+        rollup.totals = Column.sparse(at_slot)
         for domain in large:
-            totals.flip(by_domain[domain], domains.postings.get(domain))
-        return cls(totals, numbers, by_domain, domains.relabelings.end)
+            rollup.totals.flip(by_domain[domain], postings.get(domain))
+        yield rollup
 
     def add(self, slot: Slot, change: int, domains: Domains) -> None:
         """Change the number of a slot; the rollup must have followed these domains."""

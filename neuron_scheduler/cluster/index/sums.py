@@ -74,9 +74,12 @@ class Sums(Generic[Row]):
                 numbers[slot] = number
             if count % _AT_ONCE == 0:
                 yield
+        now = domains()
+        for rollup in Rollup.build(numbers, now):
+            summed = _Sum(rollup, start)
+            yield
         if log.covers(start):
-            now = domains()
-            self._sums[number_of, now.key] = _Sum(Rollup.build(numbers, now, len(now.nodes)), start)
+            self._sums[number_of, now.key] = summed
 
     def _is_near(self, known: _Sum, log: ChangeLog[Any]) -> bool:
         return log.covers(known.position) and log.end - known.position <= _FEW

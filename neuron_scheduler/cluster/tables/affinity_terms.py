@@ -96,15 +96,16 @@ class _PodsWithTerm:
             copy._totals, copy._pending = self._totals, list(self._pending)
         return copy
 
-    def totals(self, domains: Domains, size: int) -> Column:
-        """Return how many pods have the term in the domain of each of `size` slots."""
+    def totals(self, domains: Domains) -> Column:
+        """Return how many pods have the term in the domain of each slot."""
         totals = self._totals
         if domains.has_only_single_nodes:
             if not isinstance(totals, Column):
-                totals = self._totals = Column.sparse(self.numbers, size)
+                totals = self._totals = Column.sparse(self.numbers)
                 self._pending.clear()
         elif not isinstance(totals, Rollup) or not totals.follow(domains):
-            totals = self._totals = Rollup.build(dict(self.numbers), domains, size)
+            *_, totals = Rollup.build(dict(self.numbers), domains)
+            self._totals = totals
             self._pending.clear()
         for slot, change in self._pending:
             if isinstance(totals, Rollup):

@@ -160,7 +160,7 @@ class NodeTable:
                 key = term.topology_key
                 if key not in domains:
                     domains[key] = self.domains(key)
-                answer.append((term, pods_with_term.totals(domains[key], len(self.slots))))
+                answer.append((term, pods_with_term.totals(domains[key])))
             self._last_terms[kind] = question, answer
         return answer
 

@@ -120,15 +120,15 @@ class PodTable:
             self._unpost(before[0])
             self._record(before[1], before[0], -1)
 
-    def counts(self, definition: PodQuery, size: int) -> Column:
-        """Return how many matching pods there are on each of `size` slots."""
+    def counts(self, definition: PodQuery) -> Column:
+        """Return how many matching pods there are on each slot."""
         count = self._counts.get(definition)
         if count is not None and count.last_used == self._log.end:
             return count.column
         candidates = self._to_build_from(definition, None if count is None else count.last_used)
         if count is None or candidates is not None:
             evict_if_full(self._counts, _MOST_COLUMNS)
-            count = _Count(Column.sparse(self._numbers(definition, candidates or ()), size), self._log.end)
+            count = _Count(Column.sparse(self._numbers(definition, candidates or ())), self._log.end)
             self._counts[definition] = count
         else:
             for slot, change in definition.changes(self._log.changes_since(count.last_used)):
@@ -136,10 +136,10 @@ class PodTable:
             count.last_used = self._log.end
         return count.column
 
-    def totals(self, definition: PodQuery, domains: Domains, size: int) -> Column:
-        """Return how many matching pods there are in the domain of each of `size` slots."""
+    def totals(self, definition: PodQuery, domains: Domains) -> Column:
+        """Return how many matching pods there are in the domain of each slot."""
         if domains.has_only_single_nodes:
-            counts, keyed = self.counts(definition, size), domains.postings.keyed
+            counts, keyed = self.counts(definition), domains.postings.keyed
             return counts.mask(keyed) if counts.positive & ~keyed else counts
         key = (definition, domains.key)
         rolled = self._rollups.get(key)
@@ -149,7 +149,7 @@ class PodTable:
         candidates = self._to_build_from(definition, rolled.last_used if rolled is not None and followed else None)
         if rolled is None or candidates is not None:
             evict_if_full(self._rollups, _MOST_COLUMNS)
-            rollup = Rollup.build(self._numbers(definition, candidates or ()), domains, size)
+            *_, rollup = Rollup.build(self._numbers(definition, candidates or ()), domains)
             rolled = self._rollups[key] = _Total(rollup, self._log.end)
         else:
             for slot, change in definition.changes(self._log.changes_since(rolled.last_used)):
@@ -178,22 +178,27 @@ class PodTable:
         pods = self._pods  # as they are now, in less time than a list takes
         if len(uids) > _AT_ONCE:
             self._pods = dict(pods)  # as in `Cluster.fork`
+        rollup: Rollup | None = None
         self._preparing += 1
         try:
             for first in range(0, len(uids), _AT_ONCE):
                 definition.count([pods[uid] for uid in uids[first : first + _AT_ONCE]], numbers)
                 yield
+            within = None if domains is None else domains()
+            if within is not None and not within.has_only_single_nodes:
+                for built in Rollup.build(numbers, within):
+                    rollup = built
+                    yield
         finally:
             self._preparing -= 1
         if not self._log.covers(start):
             return
-        within = None if domains is None else domains()
-        if within is None or within.has_only_single_nodes:
+        if within is None or rollup is None:
             evict_if_full(self._counts, _MOST_COLUMNS)
-            self._counts[definition] = _Count(Column.sparse(numbers, max(numbers, default=-1) + 1), start)
+            self._counts[definition] = _Count(Column.sparse(numbers), start)
         else:
             evict_if_full(self._rollups, _MOST_COLUMNS)
-            self._rollups[definition, within.key] = _Total(Rollup.build(numbers, within, len(within.nodes)), start)
+            self._rollups[definition, within.key] = _Total(rollup, start)
 
     def most_compared(self, definition: PodQuery) -> int:
         """Return how many comparisons of pods with requirements a count takes at most."""

@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.index import rollup
 from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.tables import pods
 from neuron_scheduler.cluster.tables.pods import PodQuery
@@ -45,6 +46,7 @@ def happen(dice: Random, cluster: Cluster) -> None:
 def test_prepared_counts_are_true(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """After any changes of pods and nodes between the steps; also if the counts catch up."""
     monkeypatch.setattr(pods, "_AT_ONCE", 3)
+    monkeypatch.setattr(rollup, "_AT_ONCE", 1)
     monkeypatch.setattr(pods, "_MOST_LOGGED", Random(seed).choice([8, 100, 4096]))
     dice, cluster = Random(seed), Cluster()
     for name in NAMES:
