@@ -25,6 +25,7 @@ from neuron_scheduler.model.memo import memoise
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import PodAffinityTerm
+from neuron_scheduler.model.volumes import PersistentVolumeClaim
 
 _Data = TypeVar("_Data", Postings, Column)
 
@@ -249,6 +250,10 @@ class View:
         """Yield the sizes of the images of a name, the largest first, each with the nodes that have that size."""
         return self._table.images.sizes_of(name, len(self._table.slots))
 
+    def free_volumes(self, wish: PersistentVolumeClaim) -> Column:
+        """Return how many free volumes serve a claim on each node."""
+        return self.volumes.free.counts(wish, self._table)
+
     def with_overlay(self, overlay: Overlay) -> Self:
         """Return the same cluster with an overlay over every row; counts of pods stay those without it."""
         return attrs.evolve(self, overlay=overlay)
@@ -304,6 +309,13 @@ class RecordingView(View):
         self.requests.lacking[number_of, key] = lambda: table.sums.prepare(
             number_of, lambda: table.domains(key), table.of_rows.log, table.slots
         )
+        return Column()
+
+    def free_volumes(self, wish: PersistentVolumeClaim) -> Column:
+        free, table = self.volumes.free, self._table
+        if free.is_ready(wish, table):
+            return super().free_volumes(wish)
+        self.requests.lacking[wish] = lambda: free.prepare(wish, table)
         return Column()
 
     def terms_of_placed_pods(self, kind: TermKind, pod: Pod) -> Iterable[tuple[PodAffinityTerm, Column]]:

@@ -5,6 +5,7 @@ Upstream: `component-helpers/storage/volume/pv_helpers.go`. A `key` is `namespac
 """
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import attrs
 
@@ -15,6 +16,9 @@ AWS_EBS = "kubernetes.io/aws-ebs"
 
 MIGRATED: Mapping[str, str] = {AWS_EBS: "ebs.csi.aws.com"}
 """The CSI driver that replaced an in-tree plugin. Neuron devices are in AWS only, so there are no disks of others."""
+
+ROOM = ""
+"""The volume mode of a `CSIStorageCapacity`; no volume has it."""
 
 _NO_LIMITS: Mapping[str, int] = {}
 
@@ -111,6 +115,12 @@ class PersistentVolumeClaim:
     @property
     def is_fully_bound(self) -> bool:
         return bool(self.volume_name) and self.bind_completed
+
+    @cached_property
+    def wish(self) -> "PersistentVolumeClaim":
+        """What it asks of a volume, as a claim without a name: equal claims have equal wishes."""
+        asked = self.class_name, self.access_modes, self.request, self.selector, self.volume_mode, self.attributes_class
+        return PersistentVolumeClaim("", "", "", "", "", *asked)
 
 
 @attrs.frozen(cache_hash=True)
@@ -225,21 +235,8 @@ class CSIDriver:
 
 
 @attrs.frozen
-class CSIStorageCapacity:
-    """
-    The room for new volumes of a class on some nodes.
-
-    Attributes:
-        key: `namespace/name`.
-        topology: the nodes; None for none.
-        largest: bytes of the largest volume that can be provisioned; None if unknown.
-    """
-
-    uid: str
-    key: str
-    class_name: str
-    topology: LabelSelector | None = None
-    largest: int | None = None
+class CSIStorageCapacity(PersistentVolume):
+    """The room for new volumes of a class, as a volume of the mode `ROOM`; it is available if it is known."""
 
 
 @attrs.frozen
@@ -253,13 +250,5 @@ class VolumeAttachment:
     volume_name: str = ""
 
 
-Storage = (
-    PersistentVolumeClaim
-    | PersistentVolume
-    | StorageClass
-    | CSINode
-    | CSIDriver
-    | CSIStorageCapacity
-    | VolumeAttachment
-)
+Storage = PersistentVolumeClaim | PersistentVolume | StorageClass | CSINode | CSIDriver | VolumeAttachment
 """Any object of these kinds."""

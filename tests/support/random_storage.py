@@ -7,24 +7,20 @@ A field that is immutable in Kubernetes is a part of the object's uid: with anot
 from collections.abc import Callable, Sequence
 from random import Random
 
-from neuron_scheduler.model.node import ZONE_LABEL
-from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 from neuron_scheduler.model.volumes import (
     NO_PROVISIONER,
     CSIDriver,
     CSINode,
-    CSIStorageCapacity,
     Storage,
     StorageClass,
     VolumeAttachment,
 )
 from tests.support import random_objects
 from tests.support.builders import GI
-from tests.support.storage import claim, host, volume, zone
+from tests.support.storage import claim, host, room, volume, zone
 
 CLAIMS = ("c0", "c1", "c2")
 EBS = "ebs.csi.aws.com"
-ZONE_X = LabelSelector((Requirement(ZONE_LABEL, Operator.IN, ("x",)),))
 
 
 def some_storage(dice: Random) -> tuple[str, str, Storage]:
@@ -79,9 +75,9 @@ def _driver(dice: Random) -> tuple[str, Storage]:
 
 
 def _capacity(dice: Random) -> tuple[str, Storage]:
-    where, largest = dice.choice([LabelSelector(), None, ZONE_X]), dice.choice([None, 0, 10 * GI])
+    where, largest = dice.choice([None, zone("x")]), dice.choice([None, 0, 10 * GI])
     uid = f"uid-{where}"  # the topology is immutable: with another one it is another object
-    return "gp3", CSIStorageCapacity(uid, "kube-system/gp3", "gp3", where, largest)
+    return "gp3", room("kube-system/gp3", largest, on=where, uid=uid)
 
 
 def _attachment(dice: Random) -> tuple[str, Storage]:

@@ -7,7 +7,15 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement
-from neuron_scheduler.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim, Storage, StorageClass
+from neuron_scheduler.model.volumes import (
+    ROOM,
+    ClaimRef,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Storage,
+    StorageClass,
+)
 from tests.support.builders import GI, node
 from tests.support.harness import cluster_of
 
@@ -61,6 +69,14 @@ def volume(
     return PersistentVolume(
         f"uid-{name}", name, class_name=class_name, capacity=capacity, required_terms=on, **(fields | rest)
     )
+
+
+def room(
+    name: str, largest: int | None, *, on: tuple[NodeSelectorTerm, ...] | None = None, uid: str = ""
+) -> CSIStorageCapacity:
+    """Return the room of class gp3 on some nodes; without a size it is unknown."""
+    fields: dict[str, Any] = {"class_name": "gp3", "volume_mode": ROOM, "required_terms": on}
+    return CSIStorageCapacity(uid or name, f"\n{name}", capacity=largest or 0, available=largest is not None, **fields)
 
 
 def zoned(**zones: str) -> list[Node]:

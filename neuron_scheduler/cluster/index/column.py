@@ -83,6 +83,11 @@ class Column:
                 planes[j], carry = planes[j] ^ carry, planes[j] & carry
                 j += 1
 
+    def decrease(self, nodes: NodeSet) -> None:
+        """Subtract 1 from the number of each of the nodes, which is above 0."""
+        for j, plane in enumerate(self._planes):
+            self._planes[j], nodes = plane ^ nodes, less(nodes, plane)
+
     def add_all(self, other: Self, factor: int, among: NodeSet) -> None:
         for j, plane in enumerate(other._planes):
             self.add(factor << j, plane & among)

@@ -160,7 +160,7 @@ class Indexes(Generic[Row]):
             start, self._preparing = self.log.end, self._preparing + 1
             self._bound = max(_FEWEST_LOGGED, 2 * len(rows))  # what changes meanwhile has to be applied
             try:
-                data = yield from _build(definition, index_type, list(rows))
+                data = yield from build(definition, index_type, list(rows))
             finally:
                 self._preparing -= 1
                 self._bound = self._bound if self._preparing else max(_FEWEST_LOGGED, len(rows) // 4)
@@ -236,7 +236,7 @@ class Indexes(Generic[Row]):
         """Make a derived index: from a copy of the other one if few rows differ, else from all rows."""
         changed, start, rows = derived.changed(), self.log.end, list(rows)
         if 2 * changed.bit_count() > len(rows):
-            data = yield from _build(derived.definition, derived.index_type, rows)
+            data = yield from build(derived.definition, derived.index_type, rows)
         else:
             index_of = self.postings if derived.index_type is Postings else self.column
             data = yield from _replace_differing(index_of(derived.base, rows).fork(), derived, changed, rows)
@@ -272,7 +272,7 @@ def _at_once(definition: Callable[[Any], Any]) -> int:
     return 1 if getattr(definition, "is_slow", False) else _AT_ONCE
 
 
-def _build(
+def build(
     definition: Callable[[Row], Any], index_type: type[Postings | Column], rows: Sequence[Row | None]
 ) -> Generator[None, None, Postings | Column]:
     """Build the data of an index of all rows, a few at a time."""

@@ -18,7 +18,7 @@ import attrs
 
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.indexes import Indexes
-from neuron_scheduler.cluster.index.labels import domain
+from neuron_scheduler.cluster.index.labels import domain, label
 from neuron_scheduler.cluster.index.nodeset import (
     NO_NODES,
     NodeSet,
@@ -99,6 +99,7 @@ class NodeTable:
         of_nodes: indexes that depend on the nodes' objects only.
         of_rows: indexes of rows.
         offered: the labels and resources that some node has.
+        relabelings: the slots whose node came, went or changed its labels.
     """
 
     slots: list[NodeInfo | None] = attrs.field(factory=list)
@@ -114,10 +115,10 @@ class NodeTable:
     demand: Demand = attrs.field(factory=Demand)
     images: ImageTable = attrs.field(factory=ImageTable)
     offered: OfferedNames = attrs.field(factory=OfferedNames)
+    relabelings: Relabelings = attrs.field(factory=Relabelings)
     _headless: dict[str, NodeInfo] = attrs.field(factory=dict)
     _is_shared: bool = False  # nodes and slot_of
     _holes: deque[Slot] = attrs.field(factory=deque)  # the one that has been empty for longest first
-    _relabelings: Relabelings = attrs.field(factory=Relabelings)
     _last_terms: dict[TermKind, tuple[object, list[tuple[PodAffinityTerm, Column]]]] = attrs.field(factory=dict)
 
     def row(self, slot: Slot) -> NodeInfo:
@@ -141,7 +142,10 @@ class NodeTable:
         """Return the domains of a label; a key that no node has costs no index."""
         known = key in self.offered.labels
         postings = self.of_nodes.postings(domain(key), self.nodes) if known else Postings()
-        return Domains(key, postings, self.nodes, self._relabelings)
+        return Domains(key, postings, self.nodes, self.relabelings)
+
+    def nodes_of(self, key: str, value: str) -> NodeSet:
+        return self.of_nodes.postings(label(key), self.nodes).get(value) if key in self.offered.labels else NO_NODES
 
     def terms_of_placed_pods(
         self, kind: TermKind, pod: Pod, namespace_labels: Mapping[str, str]
@@ -151,7 +155,7 @@ class NodeTable:
 
         The last answer is kept while no term and no label changes: one decision asks several times.
         """
-        changes = self.terms.changes, self._relabelings.end, len(self.slots)
+        changes = self.terms.changes, self.relabelings.end, len(self.slots)
         question = pod.namespace, pod.labels, namespace_labels, changes
         asked, answer = self._last_terms.get(kind, (None, []))
         if question != asked:
@@ -222,7 +226,7 @@ class NodeTable:
             self.of_nodes.record(slot, node_before, node)
             self.offered.replace(node_before, node)
             if node is None or node_before is None or node.labels != node_before.labels:
-                self._relabelings.append((slot, node_before), most=_MOST_RELABELINGS)
+                self.relabelings.append((slot, node_before), most=_MOST_RELABELINGS)
         self._move_pods(slot, old, node_info, with_terms=with_terms)
         if node_info != old:
             nominations = (*(old.nominations if old else ()), *(node_info.nominations if node_info else ()))

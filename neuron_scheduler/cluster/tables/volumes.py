@@ -5,25 +5,22 @@ Each object is kept as the API server has it and, beside it, as it will be after
 assumption ends with the next version of the object.
 """
 
-from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Self, TypeVar
 
 import attrs
 
-from neuron_scheduler.cluster.index.copy_on_write import CopyOnWrite
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, with_only
 from neuron_scheduler.cluster.rows.pod_info import PodInfo
+from neuron_scheduler.cluster.tables.free_volumes import FreeVolumes
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Requirement
 from neuron_scheduler.model.volumes import (
     MIGRATED,
     NO_STORAGE,
     Attachable,
     CSIDriver,
     CSINode,
-    CSIStorageCapacity,
     HeldVolume,
     NodeStorage,
     PersistentVolume,
@@ -34,114 +31,6 @@ from neuron_scheduler.model.volumes import (
 )
 
 T = TypeVar("T")
-Terms = tuple[NodeSelectorTerm, ...] | None
-_Group = tuple[str, str, str]
-"""Class, volume mode and attributes class."""
-Entry = tuple[int, str]
-"""Capacity in bytes and name."""
-
-
-@attrs.define(eq=False)
-class VolumesOfAffinity:
-    """
-    The free volumes of one node affinity.
-
-    Attributes:
-        terms: the affinity, OR over terms; None for any node.
-        label: the one label, with its allowed values, that the affinity asks for; None if it asks for more or less.
-    """
-
-    terms: Terms
-    label: Requirement | None = None
-    _entries: list[Entry] = attrs.field(factory=list)
-
-    def large_enough_for(self, claim: PersistentVolumeClaim) -> Sequence[Entry]:
-        """Return the volumes that are large enough, the smallest first."""
-        if self._entries[0][0] >= claim.request:
-            return self._entries
-        return self._entries[bisect_left(self._entries, (claim.request, "")) :]
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def put(self, entry: Entry) -> None:
-        insort(self._entries, entry)
-
-    def remove(self, entry: Entry) -> bool:
-        """Remove a volume, and return whether any is left."""
-        del self._entries[bisect_left(self._entries, entry)]
-        return bool(self._entries)
-
-    def copy(self) -> Self:
-        return type(self)(self.terms, self.label, list(self._entries))
-
-
-_ByAffinity = CopyOnWrite[Terms, VolumesOfAffinity]
-
-
-@attrs.define(eq=False)
-class FreeVolumes:
-    """
-    The volumes that no claim has, found by what a claim asks for.
-
-    They are grouped by class, volume mode and attributes class, then by access modes, then by node affinity, and
-    ordered by size. So a claim is compared with each node affinity once, not with each volume.
-    """
-
-    _by_access_modes: CopyOnWrite[_Group, CopyOnWrite[frozenset[str], _ByAffinity]] = attrs.field(factory=CopyOnWrite)
-
-    def copy(self) -> Self:
-        return type(self)(self._by_access_modes.copy())
-
-    def put(self, volume: PersistentVolume) -> None:
-        if not _is_offered(volume):
-            return
-        terms = volume.required_terms
-        volumes = self._with_modes_of(volume).to_change(terms, lambda: VolumesOfAffinity(terms, _only_label(terms)))
-        volumes.put((volume.capacity, volume.name))
-
-    def remove(self, volume: PersistentVolume) -> None:
-        """Remove a volume; it must be as it was when it was put."""
-        if not _is_offered(volume):
-            return
-        terms, by_affinity = volume.required_terms, self._with_modes_of(volume)
-        volumes = by_affinity.to_change(terms, lambda: VolumesOfAffinity(terms))
-        if not volumes.remove((volume.capacity, volume.name)):
-            by_affinity.remove(terms)
-
-    def volumes_for(self, claim: PersistentVolumeClaim) -> Iterator[VolumesOfAffinity]:
-        """Yield the volumes that may serve a claim if their sizes and labels do, by node affinity."""
-        wanted = set(claim.access_modes)
-        by_access_modes = self._by_access_modes.by_key.get(_group(claim))
-        for modes, by_affinity in by_access_modes.by_key.items() if by_access_modes is not None else ():
-            if wanted <= modes:
-                yield from by_affinity.by_key.values()
-
-    def comparisons_for(self, claim: PersistentVolumeClaim, most: int) -> int:
-        """Return how often a claim is compared: with `most` volumes of each affinity, by a selector with all."""
-        numbers = list(map(len, self.volumes_for(claim)))
-        requirements = 0 if claim.selector is None else len(claim.selector.requirements)
-        return sum(min(number, most) for number in numbers) + requirements * sum(numbers)
-
-    def _with_modes_of(self, volume: PersistentVolume) -> _ByAffinity:
-        by_access_modes = self._by_access_modes.to_change(_group(volume), CopyOnWrite)
-        return by_access_modes.to_change(frozenset(volume.access_modes), CopyOnWrite)
-
-
-def _is_offered(volume: PersistentVolume) -> bool:
-    return volume.available and not volume.terminating
-
-
-def _group(storage: PersistentVolume | PersistentVolumeClaim) -> _Group:
-    return (storage.class_name, storage.volume_mode, storage.attributes_class)
-
-
-def _only_label(terms: Terms) -> Requirement | None:
-    match terms:
-        case [NodeSelectorTerm(expressions=[Requirement(operator=Operator.IN) as only], fields=(), unreadable=False)]:
-            return only
-        case _:
-            return None
 
 
 @attrs.frozen
@@ -161,8 +50,7 @@ class Volumes:
     Claims by key, all else by name.
 
     Attributes:
-        stored_claims, stored_volumes: as the API server has them.
-        capacities: by class, then by key.
+        stored_claims, stored_volumes: as the API server has them; the room that drivers report is a volume, too.
         free: the volumes that no claim has.
     """
 
@@ -170,7 +58,6 @@ class Volumes:
     stored_volumes: dict[str, PersistentVolume] = attrs.field(factory=dict)
     classes: dict[str, StorageClass] = attrs.field(factory=dict)
     drivers: dict[str, CSIDriver] = attrs.field(factory=dict)
-    capacities: CopyOnWrite[str, dict[str, CSIStorageCapacity]] = attrs.field(factory=CopyOnWrite)
     free: FreeVolumes = attrs.field(factory=FreeVolumes)
     _csi_nodes: dict[str, CSINode] = attrs.field(factory=dict)
     _attachments: dict[str, Mapping[str, VolumeAttachment]] = attrs.field(factory=dict)
@@ -279,8 +166,6 @@ class Volumes:
                 self._csi_nodes[storage.name] = storage
             case CSIDriver():
                 self.drivers[storage.name] = storage
-            case CSIStorageCapacity():
-                self.capacities.to_change(storage.class_name, dict)[storage.key] = storage
             case VolumeAttachment():
                 _add(self._attachments, storage.node_name, storage.name, storage)
                 _add(self._attached_to, storage.volume_name, storage.name, storage)
@@ -300,8 +185,6 @@ class Volumes:
                 self._csi_nodes.pop(storage.name, None)
             case CSIDriver():
                 self.drivers.pop(storage.name, None)
-            case CSIStorageCapacity():
-                self.capacities.to_change(storage.class_name, dict).pop(storage.key, None)
             case VolumeAttachment():
                 _drop(self._attachments, storage.node_name, storage.name)
                 _drop(self._attached_to, storage.volume_name, storage.name)
@@ -338,7 +221,7 @@ class Volumes:
         if volume is None:
             return
         if volume.claim is None:
-            self.free.remove(volume)
+            self.free.put(volume, came=False)
         else:
             _drop(self._kept, volume.claim.key, name)
 

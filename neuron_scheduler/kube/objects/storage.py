@@ -18,6 +18,7 @@ from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator, Require
 from neuron_scheduler.model.volumes import (
     AWS_EBS,
     MIGRATED,
+    ROOM,
     ClaimRef,
     CSIDriver,
     CSINode,
@@ -350,12 +351,15 @@ def _csi_driver(driver: _Driver) -> CSIDriver:
 def _capacity(capacity: _Capacity) -> CSIStorageCapacity:
     meta = capacity.metadata
     largest = capacity.capacity if capacity.maximum_volume_size is None else capacity.maximum_volume_size
+    topology = label_selector(capacity.node_topology)
     return CSIStorageCapacity(
         uid=meta.uid,
-        key=key_of(meta.namespace, meta.name),
+        name=f"\n{key_of(meta.namespace, meta.name)}",  # no claim can name it: a `reference` has no line break
         class_name=intern(capacity.storage_class_name),
-        topology=label_selector(capacity.node_topology),
-        largest=None if largest is None else whole(str(largest)),
+        capacity=whole(str(largest or 0)),
+        volume_mode=ROOM,
+        required_terms=(NodeSelectorTerm(topology.requirements),) if topology and topology.requirements else None,
+        available=topology is not None and largest is not None,
     )
 
 
@@ -395,7 +399,7 @@ CAPACITIES: Final[Resource[CSIStorageCapacity]] = Resource(
     kind="CSIStorageCapacity",
     shape=_Capacity,
     read=_capacity,
-    sort_key=attrgetter("key"),
+    sort_key=attrgetter("name"),
 )
 ATTACHMENTS: Final[Resource[VolumeAttachment]] = Resource(
     path=f"{_STORAGE}/volumeattachments",

@@ -57,11 +57,11 @@ class IndexWarmup:
         Build the missing indexes for a pod's decision, in steps; yields nothing if none is missing.
 
         What changes meanwhile is applied in steps, too; returns True if changes come too fast for that. For a pod that
-        asks about other pods they are looked at in every attempt: its counts are soon out of date.
+        asks about other pods, or volumes, they are looked at in every attempt: its counts are soon out of date.
         """
         if pod.refusal:
             return _NOTHING
-        return self._steps(cluster, pod, profile, warm_up, always=_asks_about_pods(pod))
+        return self._steps(cluster, pod, profile, warm_up, always=_asks_about_others(pod))
 
     def comparisons(self, cluster: Cluster, pod: Pod, profile: Profile) -> int:
         """Return how many pods are compared with this one at most to build what is missing for its decision."""
@@ -149,10 +149,11 @@ def _is_refused_before(view: View, pod: Pod, profile: Profile) -> bool:
     return any(pre_filter.refuse(view, pod) is not None for pre_filter in profile.steps_for(pod).pre_filters)
 
 
-def _asks_about_pods(pod: Pod) -> bool:
-    """Return whether other pods count; by default those of its workload do, unless a pod has Neuron."""
+def _asks_about_others(pod: Pod) -> bool:
+    """Return whether other pods count, or volumes; by default pods of its workload do, unless a pod has Neuron."""
     constraints = pod.constraints
-    return pod.neuron is None or (constraints is not NO_CONSTRAINTS and constraints.comparisons > 0) or asks_much(pod)
+    is_asking = constraints is not NO_CONSTRAINTS and bool(constraints.comparisons or constraints.volume_claims)
+    return pod.neuron is None or is_asking or asks_much(pod)
 
 
 def asks_much(pod: Pod) -> bool:

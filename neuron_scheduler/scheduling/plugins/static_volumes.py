@@ -6,29 +6,27 @@ scheduler's `volumebinding/binder.go`: claims by size, each gets the smallest vo
 taken by name.
 """
 
-from collections.abc import Mapping, Sequence
-from itertools import islice
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, islice
+from typing import Final
 
 import attrs
 
-from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less
-from neuron_scheduler.cluster.index.postings import Postings, Values
+from neuron_scheduler.cluster.index.column import Column
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, less, slots_of
+from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
-from neuron_scheduler.cluster.tables.volumes import Entry, VolumesOfAffinity
+from neuron_scheduler.cluster.tables.free_volumes import group_of
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.selectors import LabelSelector, NodeSelectorTerm
+from neuron_scheduler.model.selectors import LabelSelector, NodeSelectorTerm, Operator
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
 from neuron_scheduler.scheduling.plugins.node_affinity import any_term
 
-
-class VolumeOffer(NamedTuple):
-    """A volume that serves a claim on some nodes; the smallest comes first."""
-
-    capacity: int
-    name: str
-    nodes: NodeSet
+_MOST_TRIED: Final = 128
+"""Nodes: some milliseconds."""
+_Asked = tuple[PersistentVolumeClaim, Column, int]
+"""A wish without its size, how many volumes serve it on each node, and how many claims have it."""
 
 
 def _migrated_plugins(node_info: NodeInfo) -> Values:
@@ -49,63 +47,32 @@ def _nodes_matching(view: View, terms: Sequence[NodeSelectorTerm] | None, among:
     return among if terms is None else any_term(view, terms, among)
 
 
-def nodes_with_labels(view: View, selector: LabelSelector, among: NodeSet) -> NodeSet:
-    """Return the nodes whose labels satisfy a selector; an empty one is satisfied by all."""
-    if not selector.requirements:
-        return among
-    return any_term(view, (NodeSelectorTerm(selector.requirements),), among)
-
-
-def nodes_with_any_label(view: View, wanted: Mapping[str, Sequence[str]]) -> NodeSet:
-    """Return the nodes with one of the values of one of the labels: the affinities of many volumes at once."""
-    nodes = NO_NODES
-    for key, values in wanted.items():
-        nodes |= view.label_postings(key).any_of(values)
-    return nodes
-
-
-@attrs.define(eq=False)
-class _Reach:
-    """
-    The nodes, of some, that match the affinity that volumes share; looked up once for all claims.
-
-    Attributes:
-        only: the labels of the node if there is only one.
-    """
-
-    view: View
-    among: NodeSet
-    only: Mapping[str, str] | None = None
-    _known: dict[VolumesOfAffinity, NodeSet] = attrs.field(factory=dict, init=False)
-    _postings: dict[str, Postings] = attrs.field(factory=dict, init=False)
-
-    def __call__(self, volumes: VolumesOfAffinity) -> NodeSet:
-        nodes = self._known.get(volumes)
-        if nodes is None:
-            nodes = self._known[volumes] = self._look_up(volumes)
-        return nodes
-
-    def _look_up(self, volumes: VolumesOfAffinity) -> NodeSet:
-        wanted = volumes.label
-        if wanted is None:
-            return _nodes_matching(self.view, volumes.terms, self.among)
-        if self.only is not None:
-            return self.among if wanted.matches(self.only) else NO_NODES
-        postings = self._postings.get(wanted.key)
-        if postings is None:
-            postings = self._postings[wanted.key] = self.view.label_postings(wanted.key)
-        return self.among & postings.any_of(wanted.values)
-
-
 def nodes_served(
     view: View, claims: Sequence[PersistentVolumeClaim], among: NodeSet
 ) -> Sequence[tuple[PersistentVolumeClaim, NodeSet]]:
-    """Return the claims by size, each with the nodes on which it gets an existing volume."""
-    by_size = sorted(claims, key=lambda claim: claim.request)
-    if len({claim.class_name for claim in by_size}) == len(by_size):
-        return [(claim, _nodes_served_alone(view, claim, among)) for claim in by_size]
-    taken = _take_all(by_size, _Reach(view, among))
-    return [(claim, _nodes_of(offers)) for claim, offers in zip(by_size, taken, strict=True)]
+    """
+    Return the claims by size, each with the nodes on which it gets an existing volume; of equal ones, only the last.
+
+    Numbers decide, but where claims with other modes or selectors may take the volumes of a claim: the first
+    `_MOST_TRIED` of such nodes are tried.
+    """
+    served = dict[str, tuple[PersistentVolumeClaim, NodeSet]]()
+    asked, doubtful = dict[PersistentVolumeClaim, _Asked](), NO_NODES
+    for wish, kept, equal in _equal_claims(view, claims):
+        last, nodes = equal[-1], NO_NODES
+        if kept is not None:
+            nodes = _nodes_matching(view, kept.required_terms, among)
+        elif view.volumes.free.has_any(wish):
+            kind, number = attrs.evolve(wish, request=0), len(equal) + (asked[wish][2] if wish in asked else 0)
+            asked[wish] = kind, view.free_volumes(wish), number
+            nodes, possible = _nodes_with_enough(kind, list(asked.values()), among)
+            doubtful |= less(possible, nodes)
+        served[last.key] = last, nodes
+    for slot in islice(slots_of(doubtful), _MOST_TRIED):
+        for key, volume in _choose_volumes(view, slot, claims).items():
+            if volume is not None and key in served:
+                served[key] = served[key][0], served[key][1] | 1 << slot
+    return list(served.values())
 
 
 def assign_volumes(
@@ -115,89 +82,65 @@ def assign_volumes(
     slot = view.slot(node_name)
     if slot is None:
         raise LookupError(f"{pod.key} was given the node {node_name!r}, which is not there")
-    by_size = sorted((claim for claim in claims if claim.selected_node is None), key=lambda claim: claim.request)
-    taken = _take_all(by_size, _Reach(view, 1 << slot, view.row(slot).node.labels))
-    return [
-        *((claim, None) for claim in claims if claim.selected_node is not None),
-        *(
-            (claim, view.volumes.volume(offers[0].name) if offers else None)
-            for claim, offers in zip(by_size, taken, strict=True)
-        ),
-    ]
+    taken = _choose_volumes(view, slot, [claim for claim in claims if claim.selected_node is None])
+    return [(claim, taken.get(claim.key)) for claim in sorted(claims, key=lambda claim: claim.request)]
 
 
-def _nodes_served_alone(view: View, claim: PersistentVolumeClaim, among: NodeSet) -> NodeSet:
-    """Return the nodes on which there is a volume for a claim that no other claim competes with."""
-    kept = _reserved_volume(view, claim)
-    if kept is not None:
-        return _nodes_matching(view, kept.required_terms, among)
-    nodes, labels = NO_NODES, dict[str, list[str]]()
-    for volumes in view.volumes.free.volumes_for(claim):
-        if not _best(view, claim, volumes, 1):
-            continue
-        if volumes.label is not None:
-            labels.setdefault(volumes.label.key, []).extend(volumes.label.values)
-        else:
-            nodes |= _nodes_matching(view, volumes.terms, among)
-    return among & (nodes | nodes_with_any_label(view, labels))
+def _equal_claims(
+    view: View, claims: Sequence[PersistentVolumeClaim]
+) -> Iterator[tuple[PersistentVolumeClaim, PersistentVolume | None, Sequence[PersistentVolumeClaim]]]:
+    """Yield the claims by size, equal ones together, with their wish; one with a volume reserved for it is alone."""
+    by_size = [(claim, _reserved_volume(view, claim)) for claim in sorted(claims, key=lambda claim: claim.request)]
+    for wish, equal in groupby(by_size, key=lambda each: each[0].wish if each[1] is None else each[0]):
+        taking = list(equal)
+        yield wish, taking[0][1], [claim for claim, _ in taking]
 
 
-def _take_all(by_size: Sequence[PersistentVolumeClaim], reach: _Reach) -> Sequence[Sequence[VolumeOffer]]:
-    return _take_in_turn([_offers(claim, reach, len(by_size)) for claim in by_size])
+def _nodes_with_enough(kind: PersistentVolumeClaim, asked: Sequence[_Asked], among: NodeSet) -> tuple[NodeSet, NodeSet]:
+    """
+    Return the nodes with volumes for claims of a kind whatever others take, and those where that depends on the others.
+
+    Alike but for their sizes, all get volumes if, for each of the sizes, there are as many volumes of at least that
+    size as claims: the smallest go first.
+    """
+    rivals = sum(number for other, _, number in asked if other != kind and _may_want_the_same(other, kind))
+    needed, sure, possible = 0, among, among
+    for other, free, number in reversed(asked):
+        if other == kind:
+            needed += number
+            possible = free.at_least(needed, possible)
+            sure = free.at_least(needed + rivals, sure) if rivals else possible
+    return sure, possible
 
 
-def _offers(claim: PersistentVolumeClaim, reach: _Reach, most: int) -> Sequence[VolumeOffer]:
-    """Return the volumes that serve a claim, the best first; only the reserved one if there is one."""
-    view = reach.view
-    kept = _reserved_volume(view, claim)
-    if kept is not None:
-        return [VolumeOffer(kept.capacity, kept.name, _nodes_matching(view, kept.required_terms, reach.among))]
-    return sorted(
-        VolumeOffer(*entry, nodes)
-        for volumes in view.volumes.free.volumes_for(claim)
-        if (nodes := reach(volumes))
-        for entry in _best(view, claim, volumes, most)
+def _may_want_the_same(*wishes: PersistentVolumeClaim) -> bool:
+    """Return whether a volume may serve two wishes: they do not ask for different values of a label."""
+    one, other = (
+        {r.key: set(r.values) for r in (wish.selector or LabelSelector()).requirements if r.operator is Operator.IN}
+        for wish in wishes
+    )
+    return group_of(wishes[0]) == group_of(wishes[1]) and not any(
+        one[k].isdisjoint(other[k]) for k in one.keys() & other
     )
 
 
-def _best(view: View, claim: PersistentVolumeClaim, volumes: VolumesOfAffinity, most: int) -> Sequence[Entry]:
-    """Return the first `most` volumes of an affinity that serve a claim; no more are needed than there are claims."""
-    fitting = volumes.large_enough_for(claim)
-    if claim.selector is None:
-        return fitting[:most]
-    return list(islice((entry for entry in fitting if _is_wanted(view, claim.selector, entry)), most))
+def _choose_volumes(
+    view: View, slot: Slot, claims: Sequence[PersistentVolumeClaim]
+) -> Mapping[str, PersistentVolume | None]:
+    """Return what claims get on a node, by their keys: each, the smallest first, the smallest volume that is left."""
+    node, taken, gone = view.row(slot).node, dict[str, PersistentVolume | None](), set[str]()
+    for wish, kept, equal in _equal_claims(view, claims):
+        if kept is not None:
+            taken[equal[0].key] = kept if _nodes_matching(view, kept.required_terms, 1 << slot) else None
+            continue
+        left = (volume for volume in view.volumes.free.volumes_for(wish, node) if volume.name not in gone)
+        for claim in equal:
+            volume = taken[claim.key] = next(left, None)
+            if volume is not None:
+                gone.add(volume.name)
+    return taken
 
 
 def _reserved_volume(view: View, claim: PersistentVolumeClaim) -> PersistentVolume | None:
     serving = (volume for volume in view.volumes.kept_for(claim.key) if volume.may_serve(claim))
     return min(serving, key=lambda volume: volume.name, default=None)
-
-
-def _is_wanted(view: View, selector: LabelSelector, entry: Entry) -> bool:
-    volume = view.volumes.volume(entry[1])
-    return volume is not None and selector.matches(volume.labels)
-
-
-def _nodes_of(offers: Sequence[VolumeOffer]) -> NodeSet:
-    nodes = NO_NODES
-    for offer in offers:
-        nodes |= offer.nodes
-    return nodes
-
-
-def _take_in_turn(offers: Sequence[Sequence[VolumeOffer]]) -> Sequence[Sequence[VolumeOffer]]:
-    """Return the volumes that the claims take, and where: on each node, each claim in turn the first that is left."""
-    gone: dict[str, NodeSet] = {}
-    taken = []
-    for offers_to_claim in offers:
-        wanting, taken_by_claim = _nodes_of(offers_to_claim), []
-        for offer in offers_to_claim:
-            nodes = offer.nodes & wanting
-            if nodes and offer.name in gone:
-                nodes = less(nodes, gone[offer.name])
-            if nodes:
-                taken_by_claim.append(VolumeOffer(offer.capacity, offer.name, nodes))
-                gone[offer.name] = gone.get(offer.name, NO_NODES) | nodes
-                wanting ^= nodes
-        taken.append(taken_by_claim)
-    return taken

@@ -8,11 +8,13 @@ driver has room.
 
 from collections.abc import Sequence
 
+import attrs
+
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.selectors import Operator, Requirement
-from neuron_scheduler.model.volumes import NO_PROVISIONER, PersistentVolumeClaim, StorageClass
+from neuron_scheduler.model.selectors import LabelSelector
+from neuron_scheduler.model.volumes import NO_PROVISIONER, ROOM, PersistentVolumeClaim
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import (
@@ -26,12 +28,7 @@ from neuron_scheduler.scheduling.plugins.contract import (
 )
 from neuron_scheduler.scheduling.plugins.node_affinity import any_term
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
-from neuron_scheduler.scheduling.plugins.static_volumes import (
-    mountable_nodes,
-    nodes_served,
-    nodes_with_any_label,
-    nodes_with_labels,
-)
+from neuron_scheduler.scheduling.plugins.static_volumes import mountable_nodes, nodes_served
 from neuron_scheduler.scheduling.plugins.volume_restrictions import not_found
 
 NAME = PluginName("VolumeBinding")
@@ -39,10 +36,10 @@ UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
 BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"
 NO_SPACE = "node(s) did not have enough free storage"
-TOO_MANY = "pod has too many unbound claims to compare with so many volumes"
+TOO_MANY = "pod has too many unlike unbound claims, or values in their selectors"
 NO_VOLUME = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
-_MOST_COMPARED = 100_000
-"""Comparisons of a pod's claims with volumes, for which it is tried: half a second."""
+_MOST_UNLIKE = 50
+"""Different wishes of a pod's claims, with the requirements and values of their selectors: all nodes are asked each."""
 
 
 def pre_filter(view: View, pod: Pod) -> PodRefusal | None:
@@ -61,16 +58,15 @@ def pre_filter(view: View, pod: Pod) -> PodRefusal | None:
     for claim in claims:
         if not claim.is_fully_bound and (claim.volume_name or not view.volumes.waits_for_consumer(claim)):
             return PodRefusal(NAME, UNBOUND_IMMEDIATE)
-    return PodRefusal(NAME, TOO_MANY) if _compares_too_much(view, claims) else None
+    wishes = {claim.wish for claim in claims if not claim.is_fully_bound}
+    counted = filter(view.volumes.free.has_any, wishes | {_room_for(wish) for wish in wishes})
+    unlike = [1 + sum([1 + len(r.values) for r in (wish.selector or LabelSelector()).requirements]) for wish in counted]
+    return PodRefusal(NAME, TOO_MANY) if sum(unlike) > _MOST_UNLIKE else None
 
 
-def _compares_too_much(view: View, claims: Sequence[PersistentVolumeClaim]) -> bool:
-    unbound, compared = [claim for claim in claims if not claim.is_fully_bound], 0
-    for claim in unbound:
-        compared += view.volumes.free.comparisons_for(claim, len(unbound))
-        if compared > _MOST_COMPARED and (len(unbound) > 1 or claim.selector is not None):
-            return True
-    return False
+def _room_for(wish: PersistentVolumeClaim) -> PersistentVolumeClaim:
+    """Return what is asked of the room that a driver reports, to make a volume for a wish."""
+    return attrs.evolve(wish, access_modes=(), selector=None, volume_mode=ROOM, attributes_class="")
 
 
 def _unusable(claim: PersistentVolumeClaim, pod: Pod, *, ephemeral: bool) -> str:
@@ -134,7 +130,7 @@ def _filter_waiting(
 
 
 def _filter_provisioning(view: View, claim: PersistentVolumeClaim, among: NodeSet) -> Sequence[tuple[str, NodeSet]]:
-    """Refuse nodes for which the claim's class cannot make a volume."""
+    """Refuse nodes for which the claim's class cannot make a volume, or its driver reports too little room."""
     storage_class = view.volumes.classes.get(claim.class_name)
     if not among:
         return []
@@ -142,24 +138,10 @@ def _filter_provisioning(view: View, claim: PersistentVolumeClaim, among: NodeSe
         return [(BIND_CONFLICT, among)]
     topologies = storage_class.allowed_topologies
     allowed = any_term(view, topologies, among) if topologies is not None else among
-    return [(BIND_CONFLICT, among & ~allowed), (NO_SPACE, allowed & ~_roomy(view, claim, storage_class, allowed))]
-
-
-def _roomy(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass, among: NodeSet) -> NodeSet:
-    """Return the nodes for which the driver has room: all of them if it does not publish its capacity."""
-    driver = view.volumes.drivers.get(storage_class.provisioner)
-    if not claim.request or driver is None or not driver.storage_capacity:
-        return among
-    roomy, labels = NO_NODES, dict[str, list[str]]()
-    for capacity in view.volumes.capacities.by_key.get(storage_class.name, {}).values():
-        if capacity.topology is None or capacity.largest is None or capacity.largest < claim.request:
-            continue
-        match capacity.topology.requirements:
-            case [Requirement(operator=Operator.IN) as requirement]:  # of a driver for local disks: one for each node
-                labels.setdefault(requirement.key, []).extend(requirement.values)
-            case _:
-                roomy |= nodes_with_labels(view, capacity.topology, among)
-    return among & (roomy | nodes_with_any_label(view, labels))
+    driver, roomy = view.volumes.drivers.get(storage_class.provisioner), allowed
+    if claim.request and driver is not None and driver.storage_capacity:
+        roomy = allowed & view.free_volumes(_room_for(claim.wish)).positive
+    return [(BIND_CONFLICT, among & ~allowed), (NO_SPACE, allowed & ~roomy)]
 
 
 PLUGIN = Plugin(

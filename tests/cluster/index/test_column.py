@@ -52,13 +52,15 @@ def test_questions_are_answered_as_a_list_would(
 
 @given(values=rows, additions=st.lists(st.tuples(st.integers(0, 200), some_nodes), max_size=8))
 def test_weights_add_up(values: list[int], additions: list[tuple[int, NodeSet]]) -> None:
-    """Adding a weight to a set adds it to each of its nodes and to no other."""
+    """Adding a weight to a set adds it to each of its nodes and to no other; so does taking 1 away."""
     column = Column.build(values)
     totals = {slot: (values[slot] if slot < len(values) else 0) for slot in map(Slot, range(40))}
     for weight, nodes in additions:
         column.add(weight, nodes)
         for slot in totals:
             totals[slot] += weight * (nodes >> slot & 1)
+        column.add(1, nodes)
+        column.decrease(nodes)
     assert {slot: column.value(slot) for slot in totals} == totals
 
 

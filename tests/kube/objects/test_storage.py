@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import attrs
 import pytest
 
 from neuron_scheduler.kube.objects.base import Malformed
@@ -20,12 +21,12 @@ from neuron_scheduler.model.volumes import (
     ClaimRef,
     CSIDriver,
     CSINode,
-    CSIStorageCapacity,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
     VolumeAttachment,
 )
+from tests.support.storage import at, room
 
 ZONE = "topology.kubernetes.io/zone"
 BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
@@ -224,12 +225,17 @@ OTHERS: dict[str, tuple[Any, dict[str, Any], Any]] = {
     "a capacity": (
         CAPACITIES,
         item(namespace="d") | {"storageClassName": "gp3", "nodeTopology": {}, "capacity": "2Gi"},
-        CSIStorageCapacity("uid-o", "d/o", "gp3", LabelSelector(), 2 << 30),
+        room("d/o", 2 << 30, uid="uid-o"),
+    ),
+    "a capacity of some nodes": (
+        CAPACITIES,
+        item(namespace="d") | {"storageClassName": "gp3", "nodeTopology": {"matchLabels": {"a": "b"}}},
+        room("d/o", None, on=at("a", "b"), uid="uid-o"),
     ),
     "the largest volume counts more than the capacity": (
         CAPACITIES,
         item(namespace="d") | {"storageClassName": "gp3", "capacity": "2Gi", "maximumVolumeSize": "1Gi"},
-        CSIStorageCapacity("uid-o", "d/o", "gp3", None, 1 << 30),
+        attrs.evolve(room("d/o", 1 << 30, uid="uid-o"), available=False),
     ),
     "an attachment": (
         ATTACHMENTS,

@@ -22,7 +22,7 @@ from neuron_scheduler.scheduling.plugins.registry import (
 
 EVENTS_OF = {
     **dict.fromkeys(("labels", "label_postings", "domains", "integer_postings", "totals"), ClusterEvent.NODE_LABELS),
-    **dict.fromkeys(("nodes_with_labels", "nodes_with_any_label", "instance_type"), ClusterEvent.NODE_LABELS),
+    **dict.fromkeys(("free_volumes", "instance_type"), ClusterEvent.NODE_LABELS),
     **dict.fromkeys(("taints", "unschedulable"), ClusterEvent.NODE_TAINTS),
     **dict.fromkeys(("allocatable", "capacity"), ClusterEvent.NODE_ALLOCATABLE),
     "neuron_fault": ClusterEvent.NODE_HEALTH,

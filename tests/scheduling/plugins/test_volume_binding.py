@@ -7,13 +7,13 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.node import Node
-from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
-from neuron_scheduler.model.volumes import ClaimRef, CSIDriver, CSINode, CSIStorageCapacity
+from neuron_scheduler.model.selectors import LabelSelector, NodeSelectorTerm, Operator, Requirement
+from neuron_scheduler.model.volumes import ClaimRef, CSIDriver, CSINode
 from neuron_scheduler.scheduling.cycle.volume_plan import volume_plan
 from neuron_scheduler.scheduling.plugins import volume_binding
 from tests.support.builders import GI, pod
 from tests.support.harness import refusal, schedule
-from tests.support.storage import MADE, claim, host, stored, volume, zone, zoned
+from tests.support.storage import MADE, claim, host, room, stored, volume, zone, zoned
 
 NODES = zoned(a="x", b="x", c="y")
 NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
@@ -22,12 +22,6 @@ NO_SPACE = "node(s) did not have enough free storage"
 P = pod(volume_claims=("data",))
 EPHEMERAL = pod(volume_claims=("p-tmp",), ephemeral_claims=("p-tmp",))
 COUNTED = CSIDriver("uid-ebs", "ebs.csi.aws.com", storage_capacity=True)
-
-
-def room(name: str, largest: int | None, zone_name: str = "") -> CSIStorageCapacity:
-    """Return the room of class gp3, in a zone or anywhere."""
-    there = (Requirement("topology.kubernetes.io/zone", Operator.IN, (zone_name,)),) if zone_name else ()
-    return CSIStorageCapacity(name, f"default/{name}", "gp3", LabelSelector(there), largest)
 
 
 PLACED: dict[str, tuple[list[Any], str]] = {
@@ -40,14 +34,19 @@ PLACED: dict[str, tuple[list[Any], str]] = {
         "b",
     ),
     "where the driver says it has room": (
-        [COUNTED, claim(class_name="gp3", request=2 * GI), room("x", GI, "x"), room("y", 2 * GI, "y")],
+        [
+            COUNTED,
+            claim(class_name="gp3", request=2 * GI),
+            room("x", GI, on=zone("x")),
+            room("y", 2 * GI, on=zone("y")),
+        ],
         "c",
     ),
     "room where two labels say so": (
         [
             COUNTED,
             claim(class_name="gp3"),
-            attrs.evolve(room("c", GI), topology=LabelSelector((*zone("y")[0].expressions, *host("c")[0].expressions))),
+            room("c", GI, on=(NodeSelectorTerm((*zone("y")[0].expressions, *host("c")[0].expressions)),)),
         ],
         "c",
     ),
@@ -240,20 +239,17 @@ def test_without_the_class_nothing_is_made() -> None:
     assert refusal(cluster, P).text == "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."
 
 
-@pytest.mark.parametrize("selector", [None, LabelSelector((Requirement("disk", Operator.EXISTS),))])
-def test_too_many_comparisons_are_refused_before_they_are_made(
-    selector: LabelSelector | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One pod with a hundred claims must not stop the loop for seconds; one plain claim is always compared."""
-    volumes = [volume(f"pv-{name}", on=host(name)) for name in "abc"]
-    cluster = stored(NODES, claim(selector=selector), claim("more"), *volumes)
-    monkeypatch.setattr(volume_binding, "_MOST_COMPARED", 2)
-    monkeypatch.setattr(volume_binding, "nodes_served", None)
-    text = f"0/3 nodes are available: {volume_binding.TOO_MANY}."
-    assert refusal(cluster, pod(volume_claims=("data", "more"))).text == text
-    assert selector is None or refusal(cluster, P).text == text
-    monkeypatch.undo()
-    assert selector is not None or schedule(cluster, P) == ("a", ())
+def test_too_many_unlike_claims_are_refused_before_volumes_are_counted() -> None:
+    """Each is counted on all nodes, with the values of its selector; equal ones are one, those without volumes none."""
+    volumes = [volume(f"pv-{number}", on=host("a")) for number in range(60)]
+    equal, unlike = [claim(f"e{number}") for number in range(60)], [claim(f"u{n}", request=n) for n in range(51)]
+    made = [claim(f"m{number}", class_name="gp3", request=number) for number in range(60)]
+    selector = LabelSelector((Requirement("disk", Operator.IN, tuple(map(str, range(49)))),))
+    cluster = stored(NODES, *volumes, *equal, *unlike, *made, claim("s", selector=selector))
+    for number, few in enumerate(([*equal, *made], unlike[:50])):
+        assert schedule(cluster, pod(f"few-{number}", volume_claims=tuple(each.name for each in few)))[0] == "a"
+    for names in (tuple(each.name for each in unlike), ("s",)):
+        assert refusal(cluster, pod(volume_claims=names)).text == f"0/3 nodes are available: {volume_binding.TOO_MANY}."
 
 
 def test_a_label_of_a_claim_or_volume_changes_no_row() -> None:

@@ -5,7 +5,6 @@ import pytest
 from neuron_scheduler.model.volumes import (
     CSIDriver,
     CSINode,
-    CSIStorageCapacity,
     PersistentVolume,
     PersistentVolumeClaim,
     Storage,
@@ -20,12 +19,12 @@ from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.scheduling.queue.storage_events import StorageEvent, events_of_release, storage_events
 from tests.support.builders import node, pod
 from tests.support.queueing import new_queue
-from tests.support.storage import MADE, claim, stored, volume
+from tests.support.storage import MADE, claim, room, stored, volume
 
 E = ClusterEvent
 NODE = CSINode("u", "n", {"ebs": 3})
 DRIVER = CSIDriver("u", "ebs", storage_capacity=True)
-ROOM = CSIStorageCapacity("u", "d/c", "gp3", None, 5)
+ROOM = room("d/c", 5, uid="u")
 ATTACHMENT = VolumeAttachment("u", "va", "n")
 ATTACHED = StorageEvent(E.ATTACHMENT_GONE)
 

@@ -1,0 +1,208 @@
+"""
+The volumes that no claim has, found by what a claim asks for, and how many of them serve it on each node.
+
+They are grouped by class, volume mode and attributes class, then by access modes and the labels that their node
+affinity asks for, then by the values of these labels, and ordered by size. A count for a claim is built from all nodes,
+and kept up to date from logs of changes. Equal claims have one count.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Collection, Iterator
+from functools import reduce
+from heapq import merge
+from itertools import product
+from math import prod
+from operator import and_
+from typing import Any, Final, Self, cast
+
+import attrs
+
+from neuron_scheduler.cluster.index.change_log import ChangeLog
+from neuron_scheduler.cluster.index.column import Column
+from neuron_scheduler.cluster.index.copy_on_write import CopyOnWrite
+from neuron_scheduler.cluster.index.indexes import build, evict_if_full
+from neuron_scheduler.cluster.index.labels import label
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, from_slots, less
+from neuron_scheduler.cluster.index.postings import Postings
+from neuron_scheduler.cluster.tables.nodes import NodeTable
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator
+from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
+
+_Entry = tuple[int, str, PersistentVolume]
+_Kind = tuple[frozenset[str], tuple[str, ...] | None]
+_ByKind = CopyOnWrite[_Kind, CopyOnWrite[tuple[Any, ...], list[_Entry]]]
+"""
+Volumes, each with its capacity in bytes and its name, by access modes and labels of the affinity, then by their values.
+
+An affinity that asks for more than values has no labels, and is the second key itself.
+"""
+
+_MOST_COLUMNS: Final = 256
+_MOST_LOGGED: Final = 4096
+_MOST_PLACES: Final = 1024
+_AT_ONCE: Final = 64
+"""Changes after which a preparation yields."""
+
+
+@attrs.define(eq=False)
+class _Count:
+    """A column, and the positions in the logs of volumes and of nodes up to which it is correct."""
+
+    column: Column
+    last_used: int
+    relabeled: int
+
+
+@attrs.define(eq=False)
+class FreeVolumes:
+    """Free volumes; `wish` is what a claim asks of one (`PersistentVolumeClaim.wish`)."""
+
+    _by_group: CopyOnWrite[tuple[str, str, str], _ByKind] = attrs.field(factory=CopyOnWrite)
+    _counts: dict[PersistentVolumeClaim, _Count] = attrs.field(factory=dict)
+    _log: ChangeLog[tuple[PersistentVolume, bool]] = attrs.field(factory=ChangeLog)  # and whether it came
+
+    def copy(self) -> Self:
+        """Return an independent copy, which counts anew."""
+        return type(self)(self._by_group.copy())
+
+    def put(self, volume: PersistentVolume, *, came: bool = True) -> None:
+        """Add a volume, or remove it as it was when it was added."""
+        if not volume.available or volume.terminating:
+            return
+        labels, places = _places(volume.required_terms)
+        by_kind = self._by_group.to_change(group_of(volume), CopyOnWrite)
+        by_place = by_kind.to_change((frozenset(volume.access_modes), labels), CopyOnWrite)
+        for place in places:
+            entries = by_place.to_change(place, list)
+            if came:
+                insort(entries, (volume.capacity, volume.name, volume))
+            else:
+                del entries[bisect_left(entries, (volume.capacity, volume.name))]
+            if not entries:
+                by_place.remove(place)
+        if labels is None:
+            self._log.skip()  # the nodes would take long to find: all are counted again
+        else:
+            self._log.append((volume, came), most=_MOST_LOGGED)
+
+    def has_any(self, wish: PersistentVolumeClaim) -> bool:
+        """Return whether there is, or was, a volume of a claim's class: without one there is nothing to count."""
+        return bool(self._for(wish).by_key)
+
+    def volumes_for(self, wish: PersistentVolumeClaim, node: Node) -> Iterator[PersistentVolume]:
+        """Yield the volumes that serve a claim on a node, the smallest first."""
+        there = [each[bisect_left(each, (wish.request,)) :] for each in _entries_at(self._for(wish), wish, node)]
+        for _, _, volume in merge(*there):
+            if wish.selector is None or wish.selector.matches(volume.labels):
+                yield volume
+
+    def counts(self, wish: PersistentVolumeClaim, table: NodeTable) -> Column:
+        """Return how many volumes serve a claim on each node."""
+        for _ in self.prepare(wish, table):
+            pass
+        return self._counts[wish].column if self.has_any(wish) else Column()
+
+    def is_ready(self, wish: PersistentVolumeClaim, table: NodeTable) -> bool:
+        """Return whether `counts` has few changes to catch up with."""
+        known = self._counts.get(wish)
+        is_near = known is not None and self._covers(known, table) and self._log.end - known.last_used <= _AT_ONCE
+        return is_near or not self.has_any(wish)
+
+    def prepare(self, wish: PersistentVolumeClaim, table: NodeTable) -> Iterator[None]:
+        """
+        Count the volumes on a few nodes at a time; at a yield other tasks may run and change volumes and nodes.
+
+        If too many change meanwhile, all are counted again when they are used.
+        """
+        known = self._counts.get(wish)
+        for key in table.offered.labels.keys() & {key for _, keys in self._for(wish).by_key for key in keys or ()}:
+            yield from table.of_nodes.prepare(label(str(key)), Postings, table.nodes)
+        if self.has_any(wish) and (known is None or not self._covers(known, table)):
+            positions = self._log.end, table.relabelings.end
+            column = yield from build(_number_at(self._for(wish).copy(), wish), Column, list(table.nodes))
+            evict_if_full(self._counts, _MOST_COLUMNS)
+            known = self._counts[wish] = _Count(cast(Column, column), *positions)
+        while known is not None and self._covers(known, table):
+            self._catch_up(known, wish, table)
+            if known.last_used == self._log.end:
+                break
+            yield
+
+    def _covers(self, known: _Count, table: NodeTable) -> bool:
+        return self._log.covers(known.last_used) and table.relabelings.covers(known.relabeled)
+
+    def _catch_up(self, known: _Count, wish: PersistentVolumeClaim, table: NodeTable) -> None:
+        """Apply the next changes of volumes; after the last, count where nodes came, went or changed their labels."""
+        slots = [slot for slot, _ in table.relabelings.changes_since(known.relabeled)]
+        moved = from_slots(slots, len(table.nodes)) if slots else NO_NODES
+        changes = self._log.changes_since(known.last_used, _AT_ONCE)
+        for volume, came in changes:
+            if volume.may_serve(wish):
+                nodes = less(_nodes_of(volume, table), moved)
+                known.column.add(1, nodes) if came else known.column.decrease(nodes)
+        known.last_used += len(changes)
+        if moved and known.last_used == self._log.end:
+            number_at = _number_at(self._for(wish), wish)
+            numbers = {slot: number_at(node) for slot in slots if (node := table.nodes[slot]) is not None}
+            known.column = known.column.mask(~moved)
+            known.column.add_all(Column.sparse(numbers), 1, moved)
+            known.relabeled = table.relabelings.end
+
+    def _for(self, wish: PersistentVolumeClaim) -> _ByKind:
+        return self._by_group.by_key.get(group_of(wish)) or CopyOnWrite()
+
+
+def group_of(storage: PersistentVolume | PersistentVolumeClaim) -> tuple[str, str, str]:
+    return (storage.class_name, storage.volume_mode, storage.attributes_class)
+
+
+def _places(terms: tuple[NodeSelectorTerm, ...] | None) -> tuple[tuple[str, ...] | None, Collection[tuple[Any, ...]]]:
+    """Return the labels that an affinity asks for, and their allowed values; else None, and the affinity."""
+    match terms:
+        case None:
+            return (), [()]
+        case [NodeSelectorTerm(expressions=[_, *_] as wanted, fields=(), unreadable=False)] if (
+            all(requirement.operator is Operator.IN for requirement in wanted)
+            and prod(len(requirement.values) for requirement in wanted) <= _MOST_PLACES
+        ):
+            return tuple(r.key for r in wanted), set(product(*[r.values for r in wanted]))
+        case _:
+            return None, [terms]
+
+
+def _nodes_of(volume: PersistentVolume, table: NodeTable) -> NodeSet:
+    """Return the nodes that match a volume's affinity, which asks for values of labels."""
+    labels, places = _places(volume.required_terms)
+    nodes = NO_NODES
+    for values in places:
+        nodes |= reduce(and_, map(table.nodes_of, labels or (), values), table.live)
+    return nodes
+
+
+def _entries_at(volumes: _ByKind, wish: PersistentVolumeClaim, node: Node) -> Iterator[list[_Entry]]:
+    """Yield the volumes on a node that have a claim's access modes, by affinity."""
+    wanted = set(wish.access_modes)
+    for (modes, keys), by_place in volumes.by_key.items():
+        if not wanted <= modes:
+            continue
+        if keys is None:
+            terms_met = (terms for terms in by_place.by_key if any(term.matches(node.labels, "") for term in terms))
+            yield from map(by_place.by_key.__getitem__, terms_met)
+        elif (values := tuple(map(node.labels.get, keys))) in by_place.by_key:
+            yield by_place.by_key[values]
+
+
+def _number_at(volumes: _ByKind, wish: PersistentVolumeClaim) -> Callable[[Node], int]:
+    """Return the function that counts the volumes for a claim on a node; none may come or go meanwhile."""
+    known: dict[int, int] = {}
+
+    def number_in(entries: list[_Entry]) -> int:
+        first, selector = bisect_left(entries, (wish.request,)), wish.selector
+        if selector is None:
+            return len(entries) - first
+        if id(entries) not in known:
+            known[id(entries)] = sum(selector.matches(volume.labels) for _, _, volume in entries[first:])
+        return known[id(entries)]
+
+    return lambda node: sum(map(number_in, _entries_at(volumes, wish, node)))

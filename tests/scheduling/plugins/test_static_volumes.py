@@ -1,0 +1,83 @@
+"""Which nodes have volumes for all claims of a pod, and which claim gets which, as kube-scheduler would choose."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import pytest
+
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.model.node import Node
+from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
+from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
+from neuron_scheduler.scheduling.plugins.static_volumes import assign_volumes, nodes_served
+from tests.support.builders import GI, pod
+from tests.support.storage import claim, host, stored, volume, zone, zoned
+from tests.support.thoroughness import examples
+
+NODES = zoned(a="x", b="x", c="y", d="y")
+RWO, RWX = "ReadWriteOnce", "ReadWriteMany"
+SELECTORS = [
+    None,
+    *[LabelSelector((Requirement("disk", Operator.IN, values),)) for values in (("ssd",), ("hdd",), ("hdd", "ssd"))],
+    LabelSelector((Requirement("disk", Operator.EXISTS),)),
+]
+
+
+def some_claims(dice: Random) -> list[PersistentVolumeClaim]:
+    """Return claims, in half of all cases alike but for their sizes."""
+    fields: list[dict[str, Any]] = [
+        {
+            "class_name": dice.choice(["local", "local", "gp3"]),
+            "access_modes": dice.choice([(RWO,), (RWX,)]),
+            "selector": dice.choice(SELECTORS),
+        }
+        for _ in range(dice.choice([1, 1, 2, 3]))
+    ]
+    return [claim(f"c{n}", request=dice.randint(1, 4) * GI, **dice.choice(fields)) for n in range(dice.randint(1, 5))]
+
+
+def some_volume(dice: Random, name: str) -> PersistentVolume:
+    return volume(
+        name,
+        on=dice.choice([None, *[zone(z) for z in "xy"], *[host(h) for h in "aabbccdd"], host("a", "c")]),
+        of=dice.choice([*[""] * 12, "c0"]),
+        class_name=dice.choice(["local", "local", "local", "gp3"]),
+        capacity=dice.randint(1, 5) * GI,
+        access_modes=dice.choice([(RWO,), (RWO, RWX), (RWO, RWX)]),
+        labels=dice.choice([{}, {"disk": "ssd"}, {"disk": "hdd"}]),
+    )
+
+
+def chosen(
+    claims: Sequence[PersistentVolumeClaim], volumes: Sequence[PersistentVolume], node: Node
+) -> dict[str, str | None]:
+    """Return the name of the volume that each claim gets, as in `findMatchingVolumes`."""
+    taken: dict[str, str | None] = {}
+    for each in sorted(claims, key=lambda each: each.request):
+        serving = sorted((v for v in volumes if v.may_serve(each)), key=lambda v: (v.capacity, v.name))
+        reserved = sorted((v for v in serving if v.claim is not None), key=lambda v: v.name)
+        there = [
+            v.name
+            for v in reserved[:1] or serving
+            if v.name not in taken.values()
+            and (v.required_terms is None or any(t.matches(node.labels, "") for t in v.required_terms))
+        ]
+        taken[each.name] = there[0] if there else None
+    return taken
+
+
+@pytest.mark.parametrize("seed", range(examples(400)))
+def test_claims_get_what_kube_scheduler_would_choose(seed: int) -> None:
+    """On each node each claim, the smallest first, gets the smallest volume that is left."""
+    dice = Random(seed)
+    claims, volumes = some_claims(dice), [some_volume(dice, f"v{n}") for n in range(dice.randint(0, 16))]
+    cluster: Cluster = stored(NODES, *claims, *volumes)
+    served = {each.name: nodes for each, nodes in nodes_served(cluster.view, claims, cluster.view.live)}
+    wants = [chosen(claims, volumes, node) for node in NODES]
+    assert len(served) >= len({each.wish for each in claims})
+    for name, nodes in served.items():
+        assert nodes == sum(1 << slot for slot, want in enumerate(wants) if want[name] is not None)
+    for node, want in zip(NODES, wants, strict=True):
+        got = assign_volumes(cluster.view, pod(), node.name, claims)
+        assert {each.name: kept and kept.name for each, kept in got} == want
