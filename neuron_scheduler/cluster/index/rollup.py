@@ -21,7 +21,8 @@ from neuron_scheduler.model.node import Node
 Relabelings = ChangeLog[tuple[Slot, Node | None]]
 """The slots whose node came, went or changed its labels, each with the node before."""
 _AT_ONCE: Final = 1024
-"""Slots, or domains, after which building yields."""
+"""Slots after which building yields; the sums of fewer domains are added one domain after the other."""
+_FEW: Final = 64
 
 
 @attrs.frozen
@@ -74,26 +75,27 @@ class Rollup:
         Yields the rollup after each step; the last one is complete. `follow` applies what nodes have changed meanwhile.
         """
         rollup, nodes = cls(Column(), numbers, {}, domains.relabelings.end), list(domains.nodes)
-        postings = domains.postings.fork()
-        by_domain, at_slot, large = rollup._by_domain, dict[Slot, int](), list[str]()
+        postings, by_domain, totals = domains.postings.fork(), rollup._by_domain, rollup.totals
         for count, (slot, number) in enumerate(numbers.items(), start=1):
             domain = domains.domain_of_node(nodes[slot])
             if domain is not None:
                 by_domain[domain] = by_domain.get(domain, 0) + number
             if count % _AT_ONCE == 0:
                 yield rollup
-        for count, (domain, total) in enumerate(by_domain.items(), start=1):
-            slots = postings.slots(domain)
-            if isinstance(slots, tuple):
-                at_slot.update(dict.fromkeys(slots, total))
-            else:
-                large.append(domain)
-            if count % _AT_ONCE == 0:
+        if len(by_domain) < _AT_ONCE:
+            for count, (domain, total) in enumerate(by_domain.items(), start=1):
+                totals.flip(total, postings.get(domain))
+                if count % _FEW == 0:
+                    yield rollup
+        else:
+            for first in range(0, len(nodes), _AT_ONCE):
+                of_nodes = map(domains.domain_of_node, nodes[first : first + _AT_ONCE])
+                totals.extend([0 if domain is None else by_domain.get(domain, 0) for domain in of_nodes], first)
                 yield rollup
-        rollup.totals = Column.sparse(at_slot)
-        for domain in large:
-            rollup.totals.flip(by_domain[domain], postings.get(domain))
         yield rollup
+
+    def can_follow(self, domains: Domains) -> bool:
+        return domains.relabelings.covers(self._position)
 
     def add(self, slot: Slot, change: int, domains: Domains) -> None:
         """Change the number of a slot; the rollup must have followed these domains."""

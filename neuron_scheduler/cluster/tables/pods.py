@@ -214,7 +214,8 @@ class PodTable:
     def _count_of(self, definition: PodQuery, domains: Domains | None) -> "_Count | _Total | None":
         if domains is None or domains.has_only_single_nodes:
             return self._counts.get(definition)
-        return self._rollups.get((definition, domains.key))
+        total = self._rollups.get((definition, domains.key))
+        return total if total is not None and total.rollup.can_follow(domains) else None
 
     def _catch_up(
         self, definition: PodQuery, known: "_Count | _Total", domains: Callable[[], Domains] | None

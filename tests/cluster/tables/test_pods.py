@@ -96,3 +96,17 @@ def test_a_step_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(steps) == pods._AT_ONCE
     assert cluster.view.counts(DEFINITION).value(Slot(0)) == 1000
     assert counted[0] == 0
+
+
+def test_after_many_changes_of_nodes_counting_anew_takes_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The counts of pods are as they were, but the sums by zone do not know what has moved since."""
+    monkeypatch.setattr("neuron_scheduler.cluster.tables.nodes._MOST_RELABELINGS", 2)
+    cluster = Cluster()
+    cluster.put_node(node("n", labels={ZONE_LABEL: "x"}))
+    for i in range(1000):
+        cluster.put_pod(pod(f"p{i}", labels={"app": "web"}, on="n"))
+    for _ in range(2):
+        assert len(list(cluster.view.prepare(lambda view: view.totals(DEFINITION, ZONE_LABEL)))) > 1000 // pods._AT_ONCE
+        assert cluster.view.totals(DEFINITION, ZONE_LABEL).value(Slot(0)) == 1000
+        for i in range(3):
+            cluster.put_node(node(f"other{i}", labels={ZONE_LABEL: "y"}))
