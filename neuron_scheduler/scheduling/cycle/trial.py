@@ -86,7 +86,16 @@ class Trial:
         before, row = self._rows[taken.decision.node_name], self.cluster.node(taken.decision.node_name)
         if row is None or before is None:
             return row is not None
-        return row.node.labels == before.node.labels and still_takes(row, taken.pod, taken.decision.cores)
+        now, then, keys = row.node.labels, before.node.labels, self._topology_keys(taken.pod)
+        stays = all(now.get(key) == then.get(key) for key in keys)  # agents change other labels all the time
+        return stays and still_takes(row, taken.pod, taken.decision.cores)
+
+    def _topology_keys(self, pod: Pod) -> set[str]:
+        """Return the labels by whose domains the pods of a trial were placed."""
+        constraints, group = pod.constraints, pod.group
+        of_group = () if group is None else (self.cluster.groups.group(group.key).topology,)
+        of_terms = [term.topology_key for term in constraints.terms_about_pods]
+        return {*of_terms, *(constraint.topology_key for constraint in constraints.spread), *of_group}
 
     def undo(self, down_to: int = 0) -> None:
         """Take the last ones back until so many are left."""
