@@ -7,6 +7,7 @@ Upstream: `ScheduleOne` in `pkg/scheduler/schedule_one.go`.
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -76,6 +77,7 @@ class SchedulingLoop:
     turns: "Turns | None" = None
     looked_at: float | None = attrs.field(default=None, init=False)
     stopping: bool = attrs.field(default=False, init=False)
+    _singles_wait_since: float = attrs.field(default=inf, init=False)  # while groups are tried one after the other
 
     def stop(self) -> None:
         """End `run` once every Binding on its way is resolved."""
@@ -108,6 +110,8 @@ class SchedulingLoop:
                 continue
             now = self.looked_at = self.clock()
             queued = (self.side_lane.next() if self.side_lane.ready else None) or self.queue.pop(now)
+            if queued is None or queued.pod.group is None:
+                self._singles_wait_since = inf
             if queued is None and not of_groups:
                 await self._idle(now)
                 continue
@@ -121,13 +125,14 @@ class SchedulingLoop:
         while of_groups:
             await self.binding_cycle.give(of_groups.popitem(last=False)[1])
 
-    async def _pause(self, priority: int, since: float) -> None:
-        """Let other tasks run while a group is being placed, and if that takes long, decide single pods in between."""
+    async def _pause(self, priority: int) -> None:
+        """Let other tasks run while groups are being placed, and if that takes long, decide single pods in between."""
         await anyio.lowlevel.checkpoint()
         turn_ends = self.clock() + LONGEST_TURN
-        while since + LONGEST_WAIT < self.clock() < turn_ends and self.may_bind():
+        while self._singles_wait_since + LONGEST_WAIT < self.clock() < turn_ends and self.may_bind():
             queued = self.queue.pop_single(priority)
             if queued is None:
+                self._singles_wait_since = self.clock()
                 return
             await self._attempt(queued, self.side_lane.ready)
 
@@ -137,8 +142,10 @@ class SchedulingLoop:
             if not queued.prepared and self.side_lane.takes(queued.pod):
                 self.side_lane.put(queued)
             elif queued.pod.group is not None and (group := self.cluster.groups.group_to_plan(queued.pod)) is not None:
-                pause = partial(self._pause, queued.pod.priority, self.clock())
+                self._singles_wait_since = min(self._singles_wait_since, self.clock())
+                pause = partial(self._pause, queued.pod.priority)
                 await self.group_attempts.attempt(queued, group.key, pause)
+                await pause()
             elif (commitment := await self.attempts.attempt(queued, aside)) is not None:
                 await self.binding_cycle.give(commitment)
         except Exception as error:  # noqa: BLE001 - it is one pod's error, never the loop's

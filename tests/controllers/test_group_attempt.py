@@ -514,6 +514,25 @@ async def test_a_single_pod_waits_half_a_second_for_a_large_group(
     assert world.tried.index("single") == (0 if before else 1)
 
 
+async def test_a_single_pod_waits_half_a_second_for_many_groups() -> None:
+    """None of them takes so long by itself, and all of them came first."""
+    world, placed = jobs_on(7), list[bool]()
+    for name in "abc":
+        for member in range(2):
+            world.see(f"{name}{member}", group=PodGroup(attrs.evolve(KEY, name=name), least=2, expected=2))
+    world.see("single", group=None)
+
+    def planned(*arguments: Any) -> Generator[None, None, Any]:
+        placed.append(world.cluster.node_of("uid-single") is not None)
+        world.now += 0.3
+        return (yield from plan_group(*arguments))
+
+    with mock.patch.object(group_attempt, "plan_group", planned):
+        async with running(world):
+            await until(lambda: len(world.bound()) == 7)
+    assert placed == [False, False, True]
+
+
 @pytest.mark.parametrize("machines", [3, 4])
 async def test_a_single_pod_is_not_refused_for_space_that_a_group_may_give_back(machines: int) -> None:
     """With three machines the group does not fit, and the pod gets one; it is refused once the group has all four."""
