@@ -62,7 +62,5 @@ def counts(queue: SchedulingQueue) -> dict[str, int]:
 
 
 def apply_events(queue: SchedulingQueue, now: float) -> None:
-    """Wake the pods that the events so far may help, and pop none."""
-    queue._begin_batch()
-    while not queue._unschedulable.is_evaluated:
-        queue._unschedulable.evaluate(now)
+    """Wake the best pod that the events so far may help, and pop none."""
+    queue._unschedulable.evaluate(now)

@@ -216,94 +216,80 @@ def refusal_kind_of(
     )
 
 
-@attrs.frozen
-class LineWakeUp:
-    """
-    An event and a kind of refusal that it may help.
-
-    Attributes:
-        nodes: names of those that may take a pod of the kind; None if they are unknown.
-        claims: only the pods that use one of them; None for all.
-    """
-
-    event: ClusterEvent
-    kind: RefusalKind
-    nodes: tuple[str, ...] | None = None
-    claims: AbstractSet[str] | None = None
-
-    def concerns(self, pod: Pod) -> bool:
-        names = pod.constraints.volume_claims
-        return self.claims is None or any(f"{pod.namespace}/{name}" in self.claims for name in names)
-
-
 @attrs.define(eq=False)
 class PendingEvents:
     """Events by kind, each with the objects that it happened to; None stands for those that are unknown or too many."""
 
-    _pods: dict[ClusterEvent, set[PodChange | None]] = attrs.field(factory=dict)
-    _rows: dict[ClusterEvent, dict[str, NodeInfo] | None] = attrs.field(factory=dict)
-    _claims: dict[ClusterEvent, set[str]] = attrs.field(factory=dict)
+    pods: dict[ClusterEvent, set[PodChange | None]] = attrs.field(factory=dict)
+    rows: dict[ClusterEvent, dict[str, NodeInfo] | None] = attrs.field(factory=dict)
+    claims: dict[ClusterEvent, set[str]] = attrs.field(factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self._pods or self._claims)
+        return bool(self.pods or self.claims)
 
     def note(self, event: ClusterEvent, pods: Collection[Pod], on: NodeInfo | None, claim: str = "") -> None:
         """Note an event: with the only claim that it concerns, or with what is known of its pods and its node."""
         if claim:
-            self._claims.setdefault(event, set()).add(claim)
+            self.claims.setdefault(event, set()).add(claim)
             return
-        known = self._pods.setdefault(event, set())
+        known = self.pods.setdefault(event, set())
         if len(known) <= MOST_ASKED:
             known.update(map(pod_change, pods) if pods else (None,))
-        rows = self._rows.setdefault(event, {})
+        rows = self.rows.setdefault(event, {})
         if on is None or rows is None or len(rows) >= MOST_NODES:
-            self._rows[event] = None
+            self.rows[event] = None
         else:
             rows[on.node.name] = on
 
+    def note_all(self, later: "PendingEvents") -> None:
+        """Note all events of another value, which came later."""
+        for event, pods in later.pods.items():
+            known = self.pods.setdefault(event, set())
+            if len(known) <= MOST_ASKED:
+                known |= pods
+            rows, more = self.rows.setdefault(event, {}), later.rows[event]
+            self.rows[event] = None if rows is None or more is None or len(rows | more) > MOST_NODES else rows | more
+        for event, claims in later.claims.items():
+            self.claims.setdefault(event, set()).update(claims)
+
     @property
-    def most_nodes(self) -> int:
-        """How many nodes a hint is asked about at most for one kind of refusal."""
-        return max((len(rows) for rows in self._rows.values() if rows is not None), default=0)
+    def count(self) -> int:
+        """How many pods and nodes one refused pod is compared with at most, at least 1."""
+        return max(1, sum(map(len, self.pods.values())) + sum(map(len, filter(None, self.rows.values()))))
 
-    def wake_ups(self, kinds: Collection[RefusalKind], row: RowOf) -> Iterator[LineWakeUp | None]:
-        """Yield for each event and kind that the event may help the two, with the nodes as they are now; else None."""
-        for event in sorted(self._pods):
-            yield from self._wake_ups(event, kinds, row)
-        for event in sorted(self._claims):
-            for kind in kinds:
-                if kind.plugins:
-                    concerned = kind.plugins & CONCERNED_BY[event]
-                    yield LineWakeUp(event, kind, claims=self._claims[event]) if concerned else None
-                else:  # its pods may use different claims
-                    yield LineWakeUp(event, kind)
+    def as_of_now(self, row: RowOf) -> "PendingEvents":
+        """Return the events with the nodes as they are now."""
+        rows = {
+            event: known and {name: row(name) or node_info for name, node_info in known.items()}
+            for event, known in self.rows.items()
+        }
+        return attrs.evolve(self, rows=rows)
 
-    def _wake_ups(self, event: ClusterEvent, kinds: Collection[RefusalKind], row: RowOf) -> Iterator[LineWakeUp | None]:
-        """Yield for each kind how the event may help it; also if a hint fails, as upstream does with an error."""
-        rows = self._rows[event]
-        if rows is not None:
-            rows = {name: row(name) or known for name, known in rows.items()}
-        for kind in kinds:
-            try:
-                wake_up = _wake_up(event, self._pods[event], rows, kind)
-            except Exception:  # noqa: BLE001 - a needless attempt does no harm, and reports what is wrong
-                wake_up = LineWakeUp(event, kind)
-            yield wake_up
+    def wake_ups(self, pod: Pod, kind: RefusalKind) -> Iterator[tuple[ClusterEvent, list[str] | None]]:
+        """Yield each event that may help a refused pod, with the names of nodes that may take it; None: unknown."""
+        for event in self.pods:
+            concerned = kind.plugins & CONCERNED_BY[event]
+            if concerned or not kind.plugins:
+                try:
+                    takers = self._takers(event, kind, concerned)
+                except Exception:  # noqa: BLE001 - a needless attempt does no harm, and reports what is wrong
+                    takers = None
+                if takers is None or takers:
+                    yield event, takers
+        for event, claims in self.claims.items():
+            names = (f"{pod.namespace}/{name}" for name in pod.constraints.volume_claims)
+            if not kind.plugins or (kind.plugins & CONCERNED_BY[event] and not claims.isdisjoint(names)):
+                yield event, None
 
-
-def _wake_up(
-    event: ClusterEvent, pods: AbstractSet[PodChange | None], rows: Mapping[str, NodeInfo] | None, kind: RefusalKind
-) -> LineWakeUp | None:
-    """Return how an event may help a kind; None if it does not. `rows` is None if the nodes are not known."""
-    concerned = kind.plugins & CONCERNED_BY[event]
-    if not kind.plugins or pods_may_help(event, pods, concerned, kind.interest):
-        return LineWakeUp(event, kind)
-    if concerned <= COUNTING_PODS | COUNTING_VOLUMES:
-        return None
-    if rows is None or (event is ClusterEvent.NODE_LABELS and any(_has_member(row, kind) for row in rows.values())):
-        return LineWakeUp(event, kind)
-    takers = tuple([name for name, node_info in rows.items() if is_acceptable(kind.hint_input, node_info)])
-    return LineWakeUp(event, kind, takers) if takers else None
+    def _takers(self, event: ClusterEvent, kind: RefusalKind, concerned: frozenset[str]) -> list[str] | None:
+        if not concerned or pods_may_help(event, self.pods[event], concerned, kind.interest):
+            return None
+        if concerned <= COUNTING_PODS | COUNTING_VOLUMES:
+            return []
+        rows = self.rows[event]
+        if rows is None or (event is ClusterEvent.NODE_LABELS and any(_has_member(row, kind) for row in rows.values())):
+            return None
+        return [name for name, node_info in rows.items() if is_acceptable(kind.hint_input, node_info)]
 
 
 def _has_member(node_info: NodeInfo, kind: RefusalKind) -> bool:
@@ -357,5 +343,4 @@ class InFlightEvents:
 
     def may_help(self, pod: Pod, kind: RefusalKind, row: RowOf) -> bool:
         """Return whether one of the events may help a pod of the attempt, now that it is known what refused it."""
-        wake_ups = self.events.wake_ups((kind,), row)
-        return any(wake_up is not None and wake_up.concerns(pod) for wake_up in wake_ups)
+        return any(self.events.as_of_now(row).wake_ups(pod, kind))

@@ -26,19 +26,15 @@ from neuron_scheduler.model.pod_group import GroupKey
 from neuron_scheduler.scheduling.cycle.signature import signature_of
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue.events import (
-    InFlightEvents,
-    PendingEvents,
-    RowOf,
-    refusal_kind_of,
-)
+from neuron_scheduler.scheduling.queue.events import InFlightEvents, RowOf, refusal_kind_of
 from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
 from neuron_scheduler.scheduling.queue.places import BackoffQueue, Place, Places, QueuedPod, matters_for_scheduling
-from neuron_scheduler.scheduling.queue.unschedulable_pods import AT_ONCE, FEW_STEPS, UnschedulablePods
+from neuron_scheduler.scheduling.queue.unschedulable_pods import UnschedulablePods
 
 BINDER = "DefaultBinder"
 """kube-scheduler's name of the plugin that refuses a pod that cannot be bound; only a change of the pod helps."""
 _FLUSH_PERIOD = 30.0
+AT_ONCE: Final = 64  # pods that are looked at, woken or put off in one step
 _FIRST: Final = (-1.0,)
 """What the order of arrival begins with for members of half-bound groups."""
 
@@ -69,12 +65,10 @@ class SchedulingQueue:
     _pods: dict[str, QueuedPod] = attrs.field(factory=dict)
     _places: Places = attrs.field(init=False)
     _unschedulable: UnschedulablePods = attrs.field(init=False)
-    _events: PendingEvents = attrs.field(factory=PendingEvents)
     _in_flight: InFlightEvents = attrs.field(factory=InFlightEvents)
     _looks: dict[tuple[GroupKey, bool], Iterator[None]] = attrs.field(factory=dict)
     _arrivals: int = 0
     _began: bool = False
-    _tried: int = 0  # pods that were popped since the latest batch of events
     _next_flush: float = 0.0
 
     def __attrs_post_init__(self) -> None:
@@ -219,8 +213,8 @@ class SchedulingQueue:
         only its pods are concerned.
         """
         self._in_flight.note(event, pods, on, claim)
-        if self._unschedulable.is_listening:
-            self._events.note(event, pods, on, claim)
+        if self._unschedulable.hears(event):
+            self._unschedulable.events.note(event, pods, on, claim)
             self.on_change()
 
     def pop(self, now: float) -> QueuedPod | None:
@@ -235,19 +229,11 @@ class SchedulingQueue:
             self._go_on(next(iter(self._looks)))
         if self._unschedulable.to_go_on:
             self._unschedulable.go_on(now)
-        while True:
-            best = self._places.active.first()
-            # A tenant may have thousands of kinds. Nobody of lower priority passes a pod that an event may help.
-            is_due = self._tried + FEW_STEPS >= self._unschedulable.steps
-            if is_due or best is None or best.pod.priority < self._unschedulable.highest:
-                self._begin_batch()
-            self._unschedulable.evaluate(now)
-            if not self._unschedulable.is_evaluated or not self._places.end_backoffs(now):
-                return None
-            self._flush(now)
-            queued = self._take_best(now)
-            if queued is not None or self._places.counts[Place.ACTIVE] or not self._events:
-                return queued
+        self._unschedulable.evaluate(now)
+        if not self._unschedulable.is_evaluated or not self._places.end_backoffs(now):
+            return None
+        self._flush(now)
+        return self._take_best(now)
 
     def pop_single(self, priority: int) -> QueuedPod | None:
         """
@@ -295,7 +281,7 @@ class SchedulingQueue:
         kind = refusal_kind_of(
             queued.pod, plugins, against_preemption=against_preemption, has_nomination=has_nomination, together=together
         )
-        self._begin_batch()  # for the others: the events are older than this refusal, or are kept for this pod
+        self._unschedulable.take_over()  # the events are older than this refusal, or are kept for this pod
         queued.is_preempting = is_preempting
         queued.missed |= self._in_flight.may_help(queued.pod, kind, self._row)
         self._move(queued, Place.UNSCHEDULABLE)
@@ -382,6 +368,8 @@ class SchedulingQueue:
             queued.arrival = (*_FIRST, *queued.arrival) if first else queued.arrival[1:]
             if queued.place is Place.ACTIVE:
                 self._places.activate(queued, "PodUpdate")
+            if (line := self._unschedulable.line_of(queued)) is not None:
+                self._unschedulable.put_in_order(line)
 
     def _join_group(self, queued: QueuedPod, now: float) -> None:
         if queued.pod.group is not None:
@@ -412,7 +400,7 @@ class SchedulingQueue:
     def _take_best(self, now: float) -> QueuedPod | None:
         """Take the best pod that is worth a try, if there is one; only some in one step are put off."""
         put_off = 0
-        while put_off < AT_ONCE and (queued := self._places.first()) is not None:
+        while put_off < AT_ONCE and self._unschedulable.is_evaluated and (queued := self._places.first()) is not None:
             # The only member that its group needs takes no turn.
             group = queued.pod.group and self.groups.groups.group_of(queued.pod)
             if group is not None:
@@ -430,15 +418,8 @@ class SchedulingQueue:
 
     def _take(self, queued: QueuedPod) -> None:
         self._move(queued, Place.IN_FLIGHT)
-        self._tried += 1
         queued.attempts += 1
         queued.missed = queued.prepared = False
-
-    def _begin_batch(self) -> None:
-        """Begin to evaluate the events; the next batch waits for as many pods as this one has steps."""
-        if self._events and self._unschedulable.is_evaluated:
-            events, self._events, self._tried = self._events, PendingEvents(), 0
-            self._unschedulable.take_over(events)
 
     def _flush(self, now: float) -> None:
         if now >= self._next_flush:

@@ -4,33 +4,35 @@ The refused pods, in lines: what refuses one pod of a line refuses all of them (
 Upstream: `pkg/scheduler/backend/queue/unschedulable_pods.go`, which wakes all pods that an event may help. Here only
 the first pod of a line is tried. If it is refused again, the others would be refused too. If it gets a node, the next
 pod is tried, as long as one of the nodes for which the line was woken may still take a pod of the line.
+
+Lines are asked about events in the order of their first pods, and only those that come before the best active pod: the
+others could not be tried now. Each line keeps the events that it has not been asked about.
 """
 
+import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
-from itertools import islice
-from typing import Final
+from operator import attrgetter
+from typing import Any, Final
+from weakref import WeakSet
 
 import attrs
 
 from neuron_scheduler.scheduling.cycle.signature import Signature
 from neuron_scheduler.scheduling.plugins.cause import Cause
-from neuron_scheduler.scheduling.queue.events import (
-    MOST_NODES,
-    LineWakeUp,
-    PendingEvents,
-    RefusalKind,
-    RowOf,
-    has_acceptable,
-)
+from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.plugins.registry import CONCERNED_BY
+from neuron_scheduler.scheduling.queue.events import MOST_NODES, PendingEvents, RefusalKind, RowOf, has_acceptable
 from neuron_scheduler.scheduling.queue.places import Place, Places, PodHeap, QueuedPod
 
-AT_ONCE: Final = 64
-"""Kinds of refusal that are asked, or lines of a kind that are woken, in one step; of many nodes, eight kinds."""
-FEW_STEPS: Final = 8
-"""Up to so many steps, every event is evaluated before the next pod is popped: some five hundred kinds."""
-_FEW_NODES: Final = 32
-_LOWEST: Final = -(1 << 31)
+AT_ONCE: Final = 1024
+"""Comparisons of a line with a node or a pod in one step."""
+FEW_STEPS: Final = 16
+"""Steps that may delay a pod; then one, and those for higher priorities: a tenant may have very many lines."""
+_LAST: Final = (math.inf,)
+_NOTHING: Final = PendingEvents()
+_rank_of: Final = attrgetter("rank")
 
 
 @attrs.define(eq=False)
@@ -45,7 +47,8 @@ class RefusedLine:
         ahead: the pod that is tried next; it is active or in backoff.
         woken_by: the event that may have helped; empty if there was none since the latest refusal.
         nodes: names of the nodes that may take one of them; None if unknown or too many.
-        batch: the number of the last batch of events that had begun before the latest refusal of any of them.
+        unasked: the events that it is to be asked about; shared by the lines that have the same.
+        rank: that of its first pod; empty if it is going to be tried in any case, so that it waits for no events.
     """
 
     signature: Signature
@@ -55,90 +58,108 @@ class RefusedLine:
     ahead: QueuedPod | None = None
     woken_by: str = ""
     nodes: list[str] | None = None
-    batch: int = 0
+    unasked: PendingEvents = _NOTHING
+    rank: tuple[Any, ...] = ()
 
-    def wake(self, wake_up: LineWakeUp) -> None:
+    def wake(self, event: str, nodes: list[str] | None) -> None:
         if not self.woken_by:
-            self.woken_by, self.nodes = wake_up.event, []
-        if self.nodes is None or wake_up.nodes is None or len(self.nodes) + len(wake_up.nodes) > MOST_NODES:
+            self.woken_by, self.nodes = event, []
+        if self.nodes is None or nodes is None or len(self.nodes) + len(nodes) > MOST_NODES:
             self.nodes = None
         else:
-            self.nodes = list(dict.fromkeys((*self.nodes, *wake_up.nodes)))
+            self.nodes = list(dict.fromkeys((*self.nodes, *nodes)))
 
 
 @attrs.define(eq=False)
 class UnschedulablePods:
     """
-    All lines, by signature and by kind of refusal.
+    All lines, by signature.
 
     Attributes:
         to_go_on: woken lines whose first pod has left since the last `go_on`.
-        highest: the highest priority of those that were refused before that batch, or since.
-        steps: how many the evaluation of the latest batch has taken.
-        _by_kind: the lines that wait for events; without those whose first pod is going to be tried in any case.
+        _waiting: the lines that wait for events, by rank.
+        _all_asked, _asked: so many of them, from the first, were asked about all events, or about the earlier ones.
+        _listening: how many of them each plugin has refused; "" for those that any event may help.
+        _steps: how many evaluations there were since none of them was left to ask.
+        events: what has happened since the last evaluation or refusal.
+        _unasked: the events of all lines that wait.
     """
 
     _places: Places
     _row: RowOf
     to_go_on: list[RefusedLine] = attrs.field(factory=list)
-    highest: int = _LOWEST
-    steps: int = 0
     _lines: dict[Signature, RefusedLine] = attrs.field(factory=dict)
-    _by_kind: dict[RefusalKind, dict[Signature, RefusedLine]] = attrs.field(factory=dict)
     _line_of: dict[QueuedPod, RefusedLine] = attrs.field(factory=dict)
-    _batches: int = 0
-    _wake_ups: Iterator[tuple[LineWakeUp, RefusedLine] | None] | None = None
-    _at_once: int = AT_ONCE
+    _waiting: list[RefusedLine] = attrs.field(factory=list)
+    _all_asked: int = 0
+    _asked: int = 0
+    _listening: Counter[str] = attrs.field(factory=Counter)
+    _steps: int = 0
+    events: PendingEvents = attrs.field(factory=PendingEvents)
+    _unasked: WeakSet[PendingEvents] = attrs.field(factory=WeakSet)
 
     def __bool__(self) -> bool:
         return bool(self._lines)
 
     @property
     def is_listening(self) -> bool:
-        return bool(self._by_kind)
+        return bool(self._waiting)
+
+    def hears(self, event: ClusterEvent) -> bool:
+        """Return whether an event may help any line that waits."""
+        return any(self._listening[plugin] for plugin in ("", *CONCERNED_BY[event]))
 
     def line_of(self, queued: QueuedPod) -> RefusedLine | None:
         return self._line_of.get(queued)
 
     @property
     def is_evaluated(self) -> bool:
-        """Whether all events that were taken over have been evaluated."""
-        return self._wake_ups is None
+        """Whether the best pod may be tried: no line before it is to be asked, or enough of its priority have been."""
+        best = self._best()
+        index = self._next(best)
+        return index is None or (self._steps >= FEW_STEPS and self._waiting[index].rank[:1] == best[:1])
 
-    def take_over(self, events: PendingEvents) -> None:
-        """Begin to evaluate a batch of events; the one before must have been evaluated."""
-        self._batches += 1
-        self.steps = 0
-        firsts = filter(None, (line.pods.first() for line in self._lines.values()))
-        self.highest = max((first.pod.priority for first in firsts), default=_LOWEST)
-        self._wake_ups = self._lines_to_wake(events.wake_ups(tuple(self._by_kind), self._row))
-        self._at_once = AT_ONCE * _FEW_NODES // max(_FEW_NODES, events.most_nodes)
+    def take_over(self) -> None:
+        """Keep the events apart from later ones: a refusal knows of them, and a line is asked about each once."""
+        if self.events:
+            for unasked in self._unasked:
+                unasked.note_all(self.events)
+            self._unasked.add(self.events)
+            self.events, self._all_asked = PendingEvents(), 0
 
     def evaluate(self, now: float) -> None:
-        """
-        Ask about the next kinds, and wake the lines that an event of the batch may help.
+        """Ask the next lines; try the first pods of those that an event may help, on behalf of all their pods."""
+        self.take_over()
+        left, best, unasked, events, count = AT_ONCE, self._best(), _NOTHING, _NOTHING, 1
+        while left > 0 and (index := self._next(best)) is not None:
+            line = self._waiting[index]
+            first = line.pods.first()
+            self._all_asked += index == self._all_asked
+            self._asked = max(self._asked, index + 1)
+            if line.unasked is not unasked:
+                unasked = line.unasked
+                events, count = unasked.as_of_now(self._row), unasked.count
+            line.unasked = self.events
+            left -= count
+            for event, nodes in events.wake_ups(first.pod, line.kind) if first is not None else ():
+                line.wake(event, nodes)
+                self._send_ahead(line, now)
+                best = self._best()
+        self._steps = 0 if self._next(best) is None else self._steps + 1
 
-        Only the lines that were refused before the batch began are woken: a later refusal knows of its events.
-        """
-        if self._wake_ups is None:
-            return
-        self.steps += 1
-        asked = list(islice(self._wake_ups, self._at_once))
-        for wake_up, line in filter(None, asked):
-            if line.batch < self._batches and line.signature in self._by_kind.get(wake_up.kind, {}):
-                self._wake(line, wake_up, now)
-        if len(asked) < self._at_once:
-            self._wake_ups = None
+    def _best(self) -> tuple[Any, ...]:
+        best = self._places.active.first()
+        return _LAST if best is None else best.rank
 
-    def _lines_to_wake(self, wake_ups: Iterator[LineWakeUp | None]) -> Iterator[tuple[LineWakeUp, RefusedLine] | None]:
-        """Yield each line that may be woken, and None for each kind that has none."""
-        for wake_up in wake_ups:
-            lines = [] if wake_up is None else list(self._by_kind.get(wake_up.kind, {}).values())
-            if wake_up is None or not lines:
-                yield None
-                continue
-            for line in lines:
-                yield wake_up, line
+    def _next(self, best: tuple[Any, ...]) -> int | None:
+        """Return where the next line is that comes before the best active pod; if of higher priority, out of turn."""
+        if self._all_asked < self._asked and self._waiting[self._all_asked].rank[:1] < best[:1]:
+            return self._all_asked
+        for index in (self._asked, self._all_asked):
+            if index < len(self._waiting) and self._waiting[index].rank < best:
+                self._asked = index
+                return index
+        return None
 
     def add(self, queued: QueuedPod, signature: Signature, kind: RefusalKind) -> None:
         """Add a pod that has just been refused; the pods that are in its line already wait for the same."""
@@ -146,10 +167,9 @@ class UnschedulablePods:
         if line is None:
             line = self._lines[signature] = RefusedLine(signature, kind, queued.cause)
         self._unpost(line)
-        line.kind, line.cause, line.batch = kind, queued.cause, self._batches
+        line.kind, line.cause = kind, queued.cause
         line.pods.push(queued, queued.rank)
         self._line_of[queued] = line
-        self.highest = max(self.highest, queued.pod.priority)
         self.make_wait(line)
 
     def remove(self, queued: QueuedPod) -> None:
@@ -160,18 +180,11 @@ class UnschedulablePods:
         line.pods.discard(queued)
         if line.ahead is queued:
             line.ahead = None
+        self.put_in_order(line)
         if not line.pods:
-            self._unpost(line)
             del self._lines[line.signature]
         elif line.woken_by and line.ahead is None:
             self.to_go_on.append(line)
-
-    def _wake(self, line: RefusedLine, wake_up: LineWakeUp, now: float) -> None:
-        """Try the first pod of a line, on behalf of all of them, if the event may help it."""
-        first = line.pods.first()
-        if first is not None and wake_up.concerns(first.pod):
-            line.wake(wake_up)
-            self._send_ahead(line, now)
 
     def go_on(self, now: float) -> None:
         """Try the next pods of the lines whose first pod has left."""
@@ -193,16 +206,15 @@ class UnschedulablePods:
         if line.ahead is not None:
             self._places.put(line.ahead, Place.UNSCHEDULABLE)
         line.woken_by, line.nodes, line.ahead = "", None, None
-        self._by_kind.setdefault(line.kind, {})[line.signature] = line
+        if not line.rank:
+            self._post(line, self.events)
 
     def _send_ahead(self, line: RefusedLine, now: float) -> None:
         queued = line.pods.first()
         if line.ahead is not None or queued is None:
             return
-        if queued.is_preempting:
-            queued.missed = True
-            self.make_wait(line)
-        elif not self._has_taker(line):
+        if queued.is_preempting or not self._has_taker(line):
+            queued.missed |= queued.is_preempting
             self.make_wait(line)
         else:
             line.ahead = queued
@@ -238,7 +250,27 @@ class UnschedulablePods:
                 if queued is not line.ahead and not (queued.is_preempting and queued.missed):
                     yield queued
 
+    def put_in_order(self, line: RefusedLine) -> None:
+        """Let a line that waits be asked when it is its first pod's turn, which may be another one now."""
+        if line.rank:
+            self._post(line, line.unasked)
+
+    def _post(self, line: RefusedLine, unasked: PendingEvents) -> None:
+        self._unpost(line)
+        first = line.pods.first()
+        if first is not None:
+            line.rank, line.unasked = first.rank, unasked
+            index = bisect_left(self._waiting, line.rank, key=_rank_of)
+            self._waiting.insert(index, line)
+            self._listening.update(line.kind.plugins or ("",))
+            if unasked is not self.events:
+                self._all_asked = min(self._all_asked, index)
+
     def _unpost(self, line: RefusedLine) -> None:
-        lines = self._by_kind.get(line.kind, {})
-        if lines.pop(line.signature, None) is not None and not lines:
-            del self._by_kind[line.kind]
+        if line.rank:
+            index = bisect_left(self._waiting, line.rank, key=_rank_of)
+            del self._waiting[index]
+            self._listening.subtract(line.kind.plugins or ("",))
+            self._asked -= index < self._asked
+            self._all_asked -= index < self._all_asked
+            line.rank, line.unasked = (), _NOTHING

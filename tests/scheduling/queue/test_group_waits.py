@@ -21,7 +21,7 @@ from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import BINDER, SchedulingQueue
 from neuron_scheduler.steps import run
 from tests.support.builders import node, pod
-from tests.support.queueing import FIT, GONE, apply_events, counts, drain, new_queue, popped
+from tests.support.queueing import AFFINITY, FIT, GONE, apply_events, counts, drain, new_queue, popped
 
 TRAIN = GroupKey(Dialect.COSCHEDULING, "default", "train")
 THREE = PodGroup(TRAIN, least=3, expected=3)
@@ -363,6 +363,20 @@ def test_members_of_half_bound_groups_come_first_in_their_priority(
     for name in ("last", "another", "a third"):
         world.see(name, 1.0, group)
     assert drain(world.queue, 9.0)[:2] == ["urgent", "last" if first else "older"]
+
+
+def test_a_refused_member_of_a_half_bound_group_comes_first_too() -> None:
+    """It is asked about an event before an older pod is tried, even if it was not its turn when the event came."""
+    world = Fed()
+    for name, plugins in (("oldest", FIT), ("older", FIT), ("last", AFFINITY)):
+        world.see(name, 1.0, EIGHT if name == "last" else None, cpu=len(name))
+        world.queue.put_back_refused(popped(world.queue, 9.0), plugins, 9.0)
+    world.see("older", 9.0, group=None, cpu=1)
+    world.queue.note(ClusterEvent.NODE_LABELS)
+    apply_events(world.queue, 9.0)
+    for number in range(7):
+        world.see(f"m{number}", 9.0, EIGHT, on="n")
+    assert drain(world.queue, 9.0) == ["last", "older"]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_po
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support.builders import node, pod
-from tests.support.queueing import AFFINITY, FIT, GONE, counts, drain, new_queue, popped, refuse_all
+from tests.support.queueing import AFFINITY, FIT, GONE, apply_events, counts, drain, new_queue, popped, refuse_all
 
 PROFILE = default_profile("default-scheduler")
 
@@ -197,6 +197,7 @@ def test_a_refusal_speaks_for_pods_that_are_ahead() -> None:
     queue.add(pod("16-0002", devices=16), 0.0)
     late = popped(queue, 0.0)
     queue.note(GONE)
+    apply_events(queue, 0.1)
     queue.add(pod("first", priority=9), 0.0)
     assert popped(queue, 0.1).pod.name == "first"
     assert counts(queue) == {"active": 1, "in_flight": 2, "unschedulable": 1}
@@ -270,6 +271,7 @@ def test_an_event_during_a_backoff_is_heard() -> None:
     (queued,) = world.queue._pods.values()
     queued.refusals = 5
     world.see(node("a", "trn1.32xlarge"))
+    apply_events(world.queue, 0.1)
     world.add([pod("busy", priority=9)])
     busy = popped(world.queue, 0.1)
     assert counts(world.queue) == {"backoff": 1, "in_flight": 1}

@@ -2,88 +2,151 @@
 
 import math
 from collections import Counter
+from random import Random
 
 import pytest
 
+from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
+from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue import scheduling_queue
-from neuron_scheduler.scheduling.queue.places import Place
+from neuron_scheduler.scheduling.queue import events, scheduling_queue, unschedulable_pods
+from neuron_scheduler.scheduling.queue.events import HintInput, refusal_kind_of
+from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from neuron_scheduler.scheduling.queue.unschedulable_pods import AT_ONCE
-from tests.support.builders import pod
+from tests.support.builders import node, pod
 from tests.support.queueing import AFFINITY, FIT, GONE, drain, new_queue, popped, refuse_all
 
-MANY = 3 * AT_ONCE + 1
+NODE_LABELS = ClusterEvent.NODE_LABELS
+FULL = Cluster().put_node(node(cpu=0))
+"""A node that no pod fits, and every pod that waits for space is compared with."""
+AT_ONCE = 16
+FEW_STEPS = 3
+MANY = 4 * AT_ONCE + 1
+DEEDS = ("come", "go", "event", "event", "pop", "pop", "pop", "pop", "pop")
 
 
-def queue_of_many(entered: Counter[str] | None = None) -> SchedulingQueue:
-    """Return a queue of refused pods that no two events can be asked about together; the last one is most important."""
-    counted: Counter[str] = Counter() if entered is None else entered
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unschedulable_pods, "AT_ONCE", AT_ONCE)
+    monkeypatch.setattr(unschedulable_pods, "FEW_STEPS", FEW_STEPS)
+    monkeypatch.setattr(scheduling_queue, "AT_ONCE", AT_ONCE)
 
-    def count(_queue: str, event: str) -> None:
-        counted[event] += 1
 
-    queue = new_queue(on_entered=count)
+def queue_of_many(priority: int = 0) -> SchedulingQueue:
+    """Return a queue of refused pods that no two can be asked about together."""
+    queue = new_queue()
     for number in range(MANY):
-        queue.add(pod(f"p{number}", cpu=number + 1, priority=int(number == MANY - 1)), 0.0)
+        queue.add(pod(f"p{number}", cpu=number + 1, priority=priority), 0.0)
     refuse_all(queue, 0.0)
     return queue
 
 
-def test_an_event_is_looked_at_in_several_steps() -> None:
-    """None of them wakes more than so many pods, and no pod is tried before the best one is known."""
-    entered: Counter[str] = Counter()
-    queue = queue_of_many(entered)
-    queue.note(GONE)
-    steps = 0
+def refuse(queue: SchedulingQueue, new: Pod, plugins: frozenset[str] = AFFINITY) -> None:
+    """Add a pod, and refuse it."""
+    queue.add(new, 1.0)
+    queue.put_back_refused(popped(queue, 1.0), plugins, 1.0)
+
+
+def later(queue: SchedulingQueue) -> QueuedPod:
+    """Pop the next pod, however many steps that takes."""
     while (queued := queue.pop(1.0)) is None:
-        steps += 1
-        assert entered[GONE] == steps * AT_ONCE
         assert queue.next_time() == -math.inf
-    assert (queued.pod.name, steps, entered[GONE]) == (f"p{MANY - 1}", MANY // AT_ONCE, MANY)
-    assert len(drain(queue, 1.0)) == MANY - 1
+    return queued
 
 
-def test_events_meanwhile_wait_for_their_turn() -> None:
-    """They keep no pod from being tried, and are not forgotten."""
-    queue = queue_of_many()
-    queue.add(pod("a", node_selector={"a": "b"}), 1.0)
-    queue.put_back_refused(popped(queue, 1.0), AFFINITY, 1.0)
-    queue.note(GONE)
-    assert queue.pop(1.0) is None
-    queue.note(ClusterEvent.NODE_LABELS)
-    while (queued := queue.pop(1.0)) is None:
-        pass
-    assert queued.pod.name == f"p{MANY - 1}"
-    assert "a" in drain(queue, 1.0)
+def test_an_event_is_looked_at_in_several_steps() -> None:
+    """No pod is tried while another of higher priority is to be asked about the event, however many there are."""
+    queue = queue_of_many(priority=1)
+    refuse(queue, pod("last", node_selector={"a": "b"}, priority=1))
+    queue.add(pod("new"), 1.0)
+    queue.note(NODE_LABELS)
+    for _ in range(MANY // AT_ONCE):
+        assert queue.pop(1.0) is None
+    assert [later(queue).pod.name, later(queue).pod.name] == ["last", "new"]
 
 
-def test_a_batch_is_followed_by_as_many_pods_as_it_had_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tenant with thousands of kinds of refusal must not have each event evaluated before the next pod."""
-    monkeypatch.setattr(scheduling_queue, "FEW_STEPS", 1)
-    queue = queue_of_many()
-    for number in range(8):
-        queue.add(pod(f"other-{number}", priority=2), 1.0)
-    queue.note(ClusterEvent.NODE_LABELS)
-    evaluated = []
+@pytest.mark.parametrize("seed", range(30))
+def test_nobody_is_passed_and_nothing_is_asked_twice(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the active pods and those that an event lets in the best is tried, whatever happens between the steps."""
+    monkeypatch.setattr(unschedulable_pods, "FEW_STEPS", 1000)
+    dice, cluster, queue = Random(seed), Cluster(), new_queue(max_backoff=0.0)
+    number_of, refused = dict[HintInput, int](), Counter[tuple[HintInput, str]]()
+    ready, waiting, popped_early = set[tuple[int, int]](), set[tuple[int, int]](), 0
+
+    def takes(name: str, number: int) -> bool:
+        return (int(name) + number) % 25 == 0
+
+    def ask(hint_input: HintInput, node_info: NodeInfo) -> bool:
+        is_taker = takes(node_info.node.name, number_of[hint_input])
+        if not is_taker:
+            refused[hint_input, node_info.node.name] += 1
+        return is_taker
+
+    monkeypatch.setattr(events, "is_acceptable", ask)
+    for number in range(700):
+        deed = "come" if number < MANY else dice.choice(DEEDS if number < 600 else DEEDS[-1:])
+        if deed == "come":
+            new = pod(f"p{number}", cpu=number + 1, priority=dice.randint(0, 2))
+            number_of[refusal_kind_of(new, FIT).hint_input] = number
+            ready.add((-new.priority, number))
+            queue.add(new, 1.0)
+        elif deed == "go":
+            gone = dice.choice(sorted(ready | waiting))
+            queue.remove(f"uid-p{gone[1]}")
+            ready, waiting = ready - {gone}, waiting - {gone}
+        elif deed == "event":
+            queue.note(GONE, on=cluster.put_node(node(str(number))))
+            ready |= {each for each in waiting if takes(str(number), each[1])}
+        elif (queued := queue.pop(1.0)) is not None:
+            best = min(ready)
+            assert queued.pod.name == f"p{best[1]}"
+            ready, waiting = ready - {best}, waiting - {best}
+            popped_early += any(best < each for each in waiting)
+            if dice.random() < 0.9:
+                waiting.add(best)
+                queue.put_back_refused(queued, FIT, 1.0)
+        else:
+            assert not ready or queue.next_time() == -math.inf
+    assert set(refused.values()) == {1}
+    assert popped_early > 50
+
+
+def test_thousands_of_lines_leave_the_queue_time_for_others() -> None:
+    """Once events take too many steps each younger pod waits for one more only, and every pod is asked in the end."""
+    queue, steps = queue_of_many(), list[int]()
+    for number in range(6):
+        queue.add(pod(f"other{number}"), 1.0)
+    queue.note(GONE, on=FULL)
     while queue.count(Place.ACTIVE):
-        if queue.pop(1.0) is None:
-            evaluated.append(queue.count(Place.ACTIVE))
-        queue.note(ClusterEvent.NODE_LABELS)
-    assert evaluated == [8, 8, 8, 5, 5, 5, 2, 2, 2]  # the last step returns a pod
+        steps.append(1)
+        while queue.pop(1.0) is None:
+            steps[-1] += 1
+            queue.note(GONE, on=FULL)
+    assert steps == [FEW_STEPS, 1, 1, 1, 1, 1]
+
+
+def test_no_pod_of_lower_priority_passes_another_meanwhile() -> None:
+    """It is asked about new events at once, even while thousands of lines are still to be asked about earlier ones."""
+    queue = queue_of_many()
+    refuse(queue, pod("high", node_selector={"a": "b"}, priority=1))
+    for number in range(6):
+        queue.add(pod(f"other{number}"), 1.0)
+    queue.note(GONE, on=FULL)
+    assert [later(queue).pod.name for _ in range(2)] == ["other0", "other1"]
+    queue.note(NODE_LABELS)
+    assert [later(queue).pod.name for _ in range(2)] == ["high", "other2"]
 
 
 def test_a_pod_that_goes_meanwhile_is_not_woken() -> None:
     """It is neither popped nor missed."""
     queue = queue_of_many()
     queue.note(GONE)
-    assert queue.pop(1.0) is None
-    for number in (0, MANY - 1):
+    assert later(queue).pod.name == "p0"
+    assert queue.count(Place.ACTIVE) == 0  # nor are others before it is decided
+    for number in (1, MANY - 1):
         queue.remove(f"uid-p{number}")
-    names = []
-    while (queued := queue.pop(1.0)) is not None or queue.next_time() == -math.inf:
-        names += [queued.pod.name] if queued is not None else []
-    assert len(names) == MANY - 2
+    assert drain(queue, 1.0) == [f"p{number}" for number in range(2, MANY - 1)]
 
 
 def test_an_event_before_a_refusal_does_not_wake_the_pod() -> None:
