@@ -37,6 +37,7 @@ IDENTITY_AND_STATUS: Final = frozenset(
         _POD.claims,  # what they mean is in `neuron`, `gates`, `refusal` and `constraints.claimed_on`
         _POD.open_claims,
         _POD.devices,
+        _POD.parts,
     )
 )
 """Fields that no plugin reads to refuse a pod or a node."""
