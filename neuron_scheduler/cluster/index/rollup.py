@@ -20,9 +20,10 @@ from neuron_scheduler.model.node import Node
 
 Relabelings = ChangeLog[tuple[Slot, Node | None]]
 """The slots whose node came, went or changed its labels, each with the node before."""
-_AT_ONCE: Final = 1024
-"""Slots after which building yields; the sums of fewer domains are added one domain after the other."""
 _FEW: Final = 64
+"""Numbers, or domains, after which building yields."""
+_AT_ONCE: Final = 1024
+"""Nodes, likewise; the sums of fewer domains are added one domain after the other."""
 
 
 @attrs.frozen
@@ -74,13 +75,15 @@ class Rollup:
 
         Yields the rollup after each step; the last one is complete. `follow` applies what nodes have changed meanwhile.
         """
-        rollup, nodes = cls(Column(), numbers, {}, domains.relabelings.end), list(domains.nodes)
-        postings, by_domain, totals = domains.postings.fork(), rollup._by_domain, rollup.totals
+        rollup, nodes, postings = cls(Column(), numbers, {}, domains.relabelings.end), domains.nodes, domains.postings
+        if len(numbers) >= _FEW:  # else there is no pause before all is read
+            nodes, postings = list(nodes), postings.fork()
+        by_domain, totals = rollup._by_domain, rollup.totals
         for count, (slot, number) in enumerate(numbers.items(), start=1):
             domain = domains.domain_of_node(nodes[slot])
             if domain is not None:
                 by_domain[domain] = by_domain.get(domain, 0) + number
-            if count % _AT_ONCE == 0:
+            if count % _FEW == 0:
                 yield rollup
         if len(by_domain) < _AT_ONCE:
             for count, (domain, total) in enumerate(by_domain.items(), start=1):

@@ -46,7 +46,8 @@ def happen(dice: Random, cluster: Cluster) -> None:
 def test_prepared_counts_are_true(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """After any changes of pods and nodes between the steps; also if the counts catch up."""
     monkeypatch.setattr(pods, "_AT_ONCE", 3)
-    monkeypatch.setattr(rollup, "_AT_ONCE", 1)
+    monkeypatch.setattr(rollup, "_FEW", 1)
+    monkeypatch.setattr(rollup, "_AT_ONCE", Random(seed).choice([1, 4]))
     monkeypatch.setattr(pods, "_MOST_LOGGED", Random(seed).choice([8, 100, 4096]))
     dice, cluster = Random(seed), Cluster()
     for name in NAMES:
