@@ -28,7 +28,7 @@ from neuron_scheduler.cluster.index.nodeset import (
 from neuron_scheduler.cluster.index.postings import Postings
 from neuron_scheduler.cluster.index.rollup import Domains, Relabelings
 from neuron_scheduler.cluster.index.sums import Sums
-from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, is_equal_row
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, is_equal_row
 from neuron_scheduler.cluster.rows.pod_info import NO_POD_INFOS, PodInfo
 from neuron_scheduler.cluster.tables.affinity_terms import TermKind, TermTable
 from neuron_scheduler.cluster.tables.demand import Demand
@@ -193,7 +193,8 @@ class NodeTable:
                 self._recount(before, old, after, node_info)
             moved = before is None or after is None or before.cores != after.cores  # pods may share devices
             if moved or not is_equal_row(old, node_info):
-                self.of_rows.record(slot, old, node_info, parts=_parts(before, after))
+                pod_info = after or before
+                self.of_rows.record(slot, old, node_info, parts=0 if pod_info is None else pod_info.pod.parts)
         elif node_info.pod_infos:
             self._headless[name] = node_info
         else:
@@ -230,7 +231,7 @@ class NodeTable:
         self._move_pods(slot, old, node_info, with_terms=with_terms)
         if node_info != old:
             nominations = (*(old.nominations if old else ()), *(node_info.nominations if node_info else ()))
-            self.of_rows.record(slot, old, node_info, parts=_parts(*nominations))
+            self.of_rows.record(slot, old, node_info, parts=sum([each.pod.parts for each in nominations]))
 
     @contextmanager
     def row_added(self, node_info: NodeInfo) -> Iterator[Slot]:
@@ -323,10 +324,6 @@ class NodeTable:
             self.pods.remove(old.pod.uid)
         if with_terms:
             self.terms.replace(slot, old.pod if old else None, new.pod if new else None)
-
-
-def _parts(*with_pods: PodInfo | Nomination | None) -> int:
-    return sum([each.pod.parts for each in with_pods if each is not None])
 
 
 def _has_same_demand(before: Pod, after: Pod) -> bool:

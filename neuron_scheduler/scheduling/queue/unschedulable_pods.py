@@ -107,7 +107,7 @@ class UnschedulablePods:
 
     def hears(self, event: ClusterEvent) -> bool:
         """Return whether an event may help any line that waits."""
-        return any(self._listening[plugin] for plugin in ("", *CONCERNED_BY[event]))
+        return bool(self._waiting) and any(self._listening[plugin] for plugin in ("", *CONCERNED_BY[event]))
 
     def line_of(self, queued: QueuedPod) -> RefusedLine | None:
         return self._line_of.get(queued)
@@ -115,6 +115,8 @@ class UnschedulablePods:
     @property
     def is_evaluated(self) -> bool:
         """Whether the best pod may be tried: no line before it is to be asked, or enough of its priority have been."""
+        if not self._waiting:
+            return True
         best = self._best()
         index = self._next(best)
         return index is None or (self._steps >= FEW_STEPS and self._waiting[index].rank[:1] == best[:1])
@@ -130,6 +132,9 @@ class UnschedulablePods:
     def evaluate(self, now: float) -> None:
         """Ask the next lines; try the first pods of those that an event may help, on behalf of all their pods."""
         self.take_over()
+        if not self._waiting:
+            self._steps = 0
+            return
         left, best, unasked, events, count = AT_ONCE, self._best(), _NOTHING, _NOTHING, 1
         while left > 0 and (index := self._next(best)) is not None:
             line = self._waiting[index]
