@@ -29,7 +29,9 @@ from neuron_scheduler.scheduling.queue.places import Place, Places, PodHeap, Que
 AT_ONCE: Final = 1024
 """Comparisons of a line with a node or a pod in one step."""
 FEW_STEPS: Final = 16
-"""Steps that may delay a pod; then one, and those for higher priorities: a tenant may have very many lines."""
+"""Steps for lines of its own priority that may delay a pod; then one: a tenant may have very many lines."""
+MANY_STEPS: Final = 64
+"""Likewise, for lines of a higher priority."""
 _LAST: Final = (math.inf,)
 _NOTHING: Final = PendingEvents()
 _rank_of: Final = attrgetter("rank")
@@ -119,7 +121,7 @@ class UnschedulablePods:
             return True
         best = self._best()
         index = self._next(best)
-        return index is None or (self._steps >= FEW_STEPS and self._waiting[index].rank[:1] == best[:1])
+        return index is None or self._steps >= (FEW_STEPS if self._waiting[index].rank[:1] == best[:1] else MANY_STEPS)
 
     def take_over(self) -> None:
         """Keep the events apart from later ones: a refusal knows of them, and a line is asked about each once."""
@@ -158,7 +160,8 @@ class UnschedulablePods:
 
     def _next(self, best: tuple[Any, ...]) -> int | None:
         """Return where the next line is that comes before the best active pod; if of higher priority, out of turn."""
-        if self._all_asked < self._asked and self._waiting[self._all_asked].rank[:1] < best[:1]:
+        is_ahead = self._all_asked < self._asked and self._waiting[self._all_asked].rank[:1] < best[:1]
+        if is_ahead and self._steps < MANY_STEPS:  # else all would begin again with each event
             return self._all_asked
         for index in (self._asked, self._all_asked):
             if index < len(self._waiting) and self._waiting[index].rank < best:
