@@ -71,7 +71,7 @@ class IndexRequests:
     Attributes:
         of_nodes, of_rows: by definition; without those under an overlay.
         lacking: those that were not ready, by definition, with the function that prepares each in steps.
-        comparisons: how many pods will be compared with requirements, for those that count pods.
+        comparisons: how many pods, or nodes, are looked at for those that count pods, or free volumes.
     """
 
     of_nodes: dict[Callable[[Node], Any], None] = attrs.field(factory=dict)
@@ -316,6 +316,7 @@ class RecordingView(View):
         if free.is_ready(wish, table):
             return super().free_volumes(wish)
         self.requests.lacking[wish] = lambda: free.prepare(wish, table)
+        self.requests.comparisons += len(table.slots)
         return Column()
 
     def terms_of_placed_pods(self, kind: TermKind, pod: Pod) -> Iterable[tuple[PodAffinityTerm, Column]]:

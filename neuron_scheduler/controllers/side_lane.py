@@ -50,12 +50,12 @@ class SideLane:
         return DelayingQueue(clock=self.clock, share=1)
 
     def takes(self, pod: Pod) -> bool:
-        """Return whether it may take long to count what a pod asks about other pods."""
+        """Return whether it may take long to count what a pod asks about other pods, or about free volumes."""
         if asks_much(pod):
             return True
         cluster, constraints = self.cluster, pod.constraints
         terms = 0 if constraints is NO_CONSTRAINTS else constraints.comparisons
-        if pod.neuron is not None and terms * cluster.pod_count <= _MOST_COMPARISONS:
+        if pod.neuron is not None and not constraints.volume_claims and terms * cluster.pod_count <= _MOST_COMPARISONS:
             return False  # without Neuron, a pod is compared with those of its workload, too
         return self.warmup.comparisons(cluster, pod, self.profiles[pod.scheduler_name]) > _MOST_COMPARISONS
 

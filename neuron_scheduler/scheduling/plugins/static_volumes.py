@@ -6,7 +6,7 @@ scheduler's `volumebinding/binder.go`: claims by size, each gets the smallest vo
 taken by name.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Final
 
@@ -54,10 +54,10 @@ def nodes_served(
     Return the claims by size, each with the nodes on which it gets an existing volume; of equal ones, only the last.
 
     Numbers decide, but where claims with other modes or selectors may take the volumes of a claim: the first
-    `_MOST_TRIED` of such nodes are tried.
+    `_MOST_TRIED` of such nodes that have as many volumes in all are tried.
     """
     served = dict[str, tuple[PersistentVolumeClaim, NodeSet]]()
-    asked, doubtful = dict[PersistentVolumeClaim, _Asked](), NO_NODES
+    asked, doubtful = dict[PersistentVolumeClaim, _Asked](), dict[Hashable, NodeSet]()
     for wish, kept, equal in _equal_claims(view, claims):
         last, nodes = equal[-1], NO_NODES
         if kept is not None:
@@ -66,9 +66,9 @@ def nodes_served(
             kind, number = attrs.evolve(wish, request=0), len(equal) + (asked[wish][2] if wish in asked else 0)
             asked[wish] = kind, view.free_volumes(wish), number
             nodes, possible = _nodes_with_enough(kind, list(asked.values()), among)
-            doubtful |= less(possible, nodes)
+            doubtful[group_of(wish)] = doubtful.get(group_of(wish), NO_NODES) | less(possible, nodes)
         served[last.key] = last, nodes
-    for slot in islice(slots_of(doubtful), _MOST_TRIED):
+    for slot in islice(slots_of(_with_enough_in_all(view, asked, doubtful)), _MOST_TRIED):
         for key, volume in _choose_volumes(view, slot, claims).items():
             if volume is not None and key in served:
                 served[key] = served[key][0], served[key][1] | 1 << slot
@@ -111,6 +111,19 @@ def _nodes_with_enough(kind: PersistentVolumeClaim, asked: Sequence[_Asked], amo
             possible = free.at_least(needed, possible)
             sure = free.at_least(needed + rivals, sure) if rivals else possible
     return sure, possible
+
+
+def _with_enough_in_all(
+    view: View, asked: Mapping[PersistentVolumeClaim, _Asked], doubtful: Mapping[Hashable, NodeSet]
+) -> NodeSet:
+    """Return the doubtful nodes with as many volumes as claims, whatever modes and labels these ask for."""
+    enough = NO_NODES
+    for group, nodes in doubtful.items():
+        wishes = [wish for wish in asked if group_of(wish) == group]  # by size
+        if len({asked[wish][0] for wish in wishes}) > 1:
+            any_volume = attrs.evolve(wishes[0], access_modes=(), selector=None)
+            enough |= view.free_volumes(any_volume).at_least(sum(asked[wish][2] for wish in wishes), nodes)
+    return enough
 
 
 def _may_want_the_same(*wishes: PersistentVolumeClaim) -> bool:

@@ -38,7 +38,7 @@ BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"
 NO_SPACE = "node(s) did not have enough free storage"
 TOO_MANY = "pod has too many unlike unbound claims, or values in their selectors"
 NO_VOLUME = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
-_MOST_UNLIKE = 50
+_MOST_UNLIKE = 20
 """Different wishes of a pod's claims, with the requirements and values of their selectors: all nodes are asked each."""
 
 

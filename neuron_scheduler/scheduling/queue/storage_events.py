@@ -62,7 +62,12 @@ def storage_events(before: Storage | None, after: Storage | None) -> Iterator[St
     if storage is not None:
         events = _EVENTS[type(storage)]
         happened = events.added if before is None else events.changed if after is not None else events.deleted
-        yield from _events_of(storage, happened)
+        if happened is not None:
+            # The claim that a volume was kept for may take another one now.
+            is_kept = before is None or _claim(before) in ("", _claim(storage))
+            yield StorageEvent(happened, _claim(storage) if is_kept else "")
+        if isinstance(storage, _COUNTED):
+            yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)
 
 
 def events_of_release(plan: VolumePlan) -> Iterator[StorageEvent]:
@@ -71,13 +76,6 @@ def events_of_release(plan: VolumePlan) -> Iterator[StorageEvent]:
         yield StorageEvent(ClusterEvent.VOLUME_CHANGED)
     for claim in plan.provision:
         yield StorageEvent(ClusterEvent.CLAIM_CHANGED, claim.key)
-
-
-def _events_of(storage: Storage, event: ClusterEvent | None) -> Iterator[StorageEvent]:
-    if event is not None:
-        yield StorageEvent(event, _claim(storage))
-    if isinstance(storage, _COUNTED):
-        yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)
 
 
 def _claim(storage: Storage) -> str:

@@ -239,14 +239,24 @@ def test_without_the_class_nothing_is_made() -> None:
     assert refusal(cluster, P).text == "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."
 
 
+def test_a_node_is_found_behind_many_that_have_a_volume_for_either_claim() -> None:
+    """One claim wants any volume, the other one with a label: 200 nodes have one such volume, and the last has two."""
+    names = [f"n{number:03}" for number in range(200)]
+    volumes = [volume(f"pv-{name}", on=host(name), labels={"disk": "ssd"}) for name in names]
+    ssd = LabelSelector((Requirement("disk", Operator.IN, ("ssd",)),))
+    nodes, claims = zoned(**dict.fromkeys(names, "x")), (claim("log"), claim("data", selector=ssd))
+    cluster = stored(nodes, *volumes, volume("more", on=host(names[-1])), *claims)
+    assert schedule(cluster, pod(volume_claims=("log", "data")))[0] == names[-1]
+
+
 def test_too_many_unlike_claims_are_refused_before_volumes_are_counted() -> None:
     """Each is counted on all nodes, with the values of its selector; equal ones are one, those without volumes none."""
     volumes = [volume(f"pv-{number}", on=host("a")) for number in range(60)]
-    equal, unlike = [claim(f"e{number}") for number in range(60)], [claim(f"u{n}", request=n) for n in range(51)]
+    equal, unlike = [claim(f"e{number}") for number in range(60)], [claim(f"u{n}", request=n) for n in range(21)]
     made = [claim(f"m{number}", class_name="gp3", request=number) for number in range(60)]
-    selector = LabelSelector((Requirement("disk", Operator.IN, tuple(map(str, range(49)))),))
+    selector = LabelSelector((Requirement("disk", Operator.IN, tuple(map(str, range(19)))),))
     cluster = stored(NODES, *volumes, *equal, *unlike, *made, claim("s", selector=selector))
-    for number, few in enumerate(([*equal, *made], unlike[:50])):
+    for number, few in enumerate(([*equal, *made], unlike[:20])):
         assert schedule(cluster, pod(f"few-{number}", volume_claims=tuple(each.name for each in few)))[0] == "a"
     for names in (tuple(each.name for each in unlike), ("s",)):
         assert refusal(cluster, pod(volume_claims=names)).text == f"0/3 nodes are available: {volume_binding.TOO_MANY}."

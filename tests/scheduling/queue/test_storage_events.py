@@ -1,8 +1,10 @@
 """The events that follow from a change of a storage object, and the pods that they wake."""
 
+import attrs
 import pytest
 
 from neuron_scheduler.model.volumes import (
+    ClaimRef,
     CSIDriver,
     CSINode,
     PersistentVolume,
@@ -54,6 +56,14 @@ def test_what_follows(
     counted = [ATTACHED] if isinstance(storage, PersistentVolumeClaim | PersistentVolume | StorageClass) else []
     for before, after, want in ((None, storage, comes), (storage, storage, changes), (storage, None, goes)):
         assert list(storage_events(before, after)) == [*want, *counted]
+
+
+@pytest.mark.parametrize(("before", "about"), [(None, "default/b"), ("a", ""), ("b", "default/b")])
+def test_whom_a_reserved_volume_concerns(before: str | None, about: str) -> None:
+    """The claim that it is reserved for now; and that for which it was before, which may take another volume now."""
+    free, reserved = volume(), attrs.evolve(volume(), claim=ClaimRef("default/b"))
+    earlier = free if before is None else attrs.evolve(free, claim=ClaimRef(f"default/{before}"))
+    assert StorageEvent(E.VOLUME_CHANGED, about) in storage_events(earlier, reserved)
 
 
 @pytest.mark.parametrize(
