@@ -11,7 +11,7 @@ There is no lock: nothing here awaits, so no event comes between a decision and 
 nodes at once are for `view`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set as AbstractSet
 from contextlib import AbstractContextManager, contextmanager
 from functools import reduce
 from operator import or_
@@ -28,6 +28,7 @@ from neuron_scheduler.cluster.rows.node_info import (
     with_changed_pod,
     with_claimed,
     with_pod,
+    without_nomination,
     without_pod,
 )
 from neuron_scheduler.cluster.rows.pod_info import PodInfo, pod_info_of
@@ -109,11 +110,12 @@ class Cluster:
         return () if name is None else self._table.node_info_of(name).conflicts(uid)
 
     def nomination(self, uid: str) -> tuple[str, Nomination] | None:
-        name = self._nominated_nodes.get(uid)
-        node_info = None if name is None else self.node(name)
-        if name is None or node_info is None:
-            return None
-        return next(((name, nomination) for nomination in node_info.nominations if nomination.pod.uid == uid), None)
+        name = self._nominated_nodes.get(uid, "")
+        node_info = self.node(name) if name else None
+        for nomination in () if node_info is None else node_info.nominations:
+            if nomination.pod.uid == uid:
+                return name, nomination
+        return None
 
     @property
     def has_nominations(self) -> bool:
@@ -123,6 +125,10 @@ class Cluster:
         """Return whether space is kept for a pod that will get it; one that has a turn may still go elsewhere."""
         nomination = self.nomination(uid)
         return nomination is not None and not nomination[1].awaited
+
+    def nominees_among(self, uids: AbstractSet[str]) -> AbstractSet[str]:
+        """Return which of these pods have a nomination."""
+        return self._nominated_nodes.keys() & uids
 
     def has_turn(self, uid: str) -> bool:
         return uid in self._nominated_nodes and not self.is_nominated(uid)
@@ -240,7 +246,7 @@ class Cluster:
         self.ended_nominations += name is not None
         node_info = None if name is None else self.node(name)
         if node_info is not None:
-            self._table.put(_without_nomination(node_info, uid))
+            self._table.put(without_nomination(node_info, uid))
         return name
 
     def with_claims(self, pod: Pod) -> Pod:
@@ -296,7 +302,7 @@ class Cluster:
         if slot is None:
             yield
             return
-        with self.row_replaced(slot, _without_nomination(self._table.row(slot), uid)):
+        with self.row_replaced(slot, without_nomination(self._table.row(slot), uid)):
             yield
 
     @contextmanager
@@ -347,12 +353,6 @@ class Cluster:
         holders = self.view.postings(claims_on)
         for slot in {slot for key in effects.claims for slot in holders.slots(key)}:
             self._table.replace(slot, with_current_volumes(self._table.row(slot), self.volumes))
-
-
-def _without_nomination(node_info: NodeInfo, uid: str) -> NodeInfo:
-    return attrs.evolve(
-        node_info, nominations=tuple(nomination for nomination in node_info.nominations if nomination.pod.uid != uid)
-    )
 
 
 def _with_node(before: NodeInfo, node: Node, storage: NodeStorage) -> NodeInfo:

@@ -27,7 +27,7 @@ from neuron_scheduler.scheduling.groups.gang import Gang, GroupPlan, GroupRefusa
 from neuron_scheduler.scheduling.groups.plan import plan_group
 from neuron_scheduler.scheduling.groups.preemption import waits_for_victims
 from neuron_scheduler.scheduling.preemption.nominations import turn_text
-from neuron_scheduler.scheduling.queue.places import QueuedPod, matters_for_scheduling
+from neuron_scheduler.scheduling.queue.places import Place, QueuedPod, matters_for_scheduling
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.steps import Pause, run_in_turns
 from neuron_scheduler.telemetry import logs
@@ -66,11 +66,13 @@ class GroupAttempts:
             for member in members:
                 if member.pod.nominated_node_name:
                     self.attempts.preemption_executor.adopt(member, profile)
-            is_waiting = waits_for_victims(self.cluster, gang.waiting)
+            is_waiting = await run_in_turns(waits_for_victims(self.cluster, gang.waiting), self.clock, pause)
             found = await run_in_turns(plan_group(self.cluster, gang, profile, self.attempts.warmup), self.clock, pause)
             if isinstance(found, GroupPlan):
                 commitments = await run_in_turns(self._assume_group(members, found, gang, started), self.clock, pause)
-            elif is_waiting and not waits_for_victims(self.cluster, gang.waiting):
+            elif is_waiting and not (
+                await run_in_turns(waits_for_victims(self.cluster, gang.waiting), self.clock, pause)
+            ):
                 raise ChangedError  # noqa: TRY301 - the last victim has gone since: there may be room
             else:
                 after = await self._make_room(members, gang, found, profile, pause)
@@ -140,7 +142,7 @@ class GroupAttempts:
         refused = refusal.fit_error(gang)
         if self.cluster.has_nominations:
             refused = attrs.evolve(refused, turn=turn_text(self.cluster, members[0].pod))
-        is_waiting = waits_for_victims(self.cluster, gang.waiting)
+        is_waiting = yield from waits_for_victims(self.cluster, gang.waiting)
         group, text = printable(str(gang.group.key)), printable(refused.text)  # tenants choose the name
         log.info(NO_ROOM, v=2, group=group, members=len(members), err=text)
         for member in members:
@@ -191,15 +193,20 @@ class GroupAttempts:
 
     def _hold_groups(self) -> Generator[None, None, None]:
         """Bind no member of a group that waits for members, keep no space for it, and say how many exist."""
-        for key, since in self.queue.groups.held_groups():
-            is_to_be_said = self.clock() - since >= _HELD_IN_SILENCE
+        groups = self.queue.groups
+        untold, groups.untold = groups.untold, {}
+        for key, since in untold.items():
+            is_to_be_said = is_told = self.clock() - since >= _HELD_IN_SILENCE
             text = held_text(self.cluster.groups, key)
-            for member in self.queue.groups.waiting_members(key):
+            for member in groups.waiting_members(key):
                 pod = member.pod
-                if self.queue.groups.is_held(key):
+                if groups.is_held(key):
+                    is_told &= member.place is Place.GATED
                     self.fence.recheck(pod.uid)
                     if self._keep_nothing(member) is CLEAR:
                         self.attempts.reporter.clear_nomination(pod)
                     if is_to_be_said:
                         self.attempts.reporter.report_wait(pod, WAITING_FOR_GROUP, text)
                 yield
+            if groups.is_held(key) and not is_told:
+                groups.untold[key] = since

@@ -10,7 +10,7 @@ a nomination ends its evictions, too. The queue holds the pod until the eviction
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Final
 
@@ -43,7 +43,7 @@ from neuron_scheduler.scheduling.preemption.search import NoPreemption, Preempti
 from neuron_scheduler.scheduling.preemption.units import Units
 from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from neuron_scheduler.steps import Pause, run_in_turns
+from neuron_scheduler.steps import Pause, run, run_in_turns
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
@@ -210,7 +210,7 @@ class PreemptionExecutor:
         nomination = rebuild(self.cluster, pod, profile)
         if nomination is not None:
             self.cluster.nominate(pod.nominated_node_name, nomination)
-            self._evict_for({pod.uid: pod.nominated_node_name})  # of their groups some may be left
+            run(self._evict_for({pod.uid: pod.nominated_node_name}))  # of their groups some may be left
 
     def recheck(self, node_name: str) -> None:
         """Drop the nominations that a node cannot keep any more, because it or one of its pods has changed."""
@@ -253,7 +253,7 @@ class PreemptionExecutor:
             if nomination is not None:
                 queued.given_up = ""
                 self._nominate(result.node_name, nomination)
-                is_held = self._evict_for({pod.uid: result.node_name})
+                is_held = run(self._evict_for({pod.uid: result.node_name}))
                 return PostFilter(nomination=Nominate(result.node_name), held=is_held)
             queued.missed = True  # the result is outdated: search again after the backoff
             return PostFilter()
@@ -304,7 +304,7 @@ class PreemptionExecutor:
         is_nominated = await run_in_turns(self._nominate_all(members, result), self.clock)
         if not is_nominated or not result.victims.pods:
             raise ChangedError
-        is_held = self._evict_for(places)
+        is_held = await run_in_turns(self._evict_for(places), self.clock)
         for member in members:  # before the first outcome, which may come while they are put back
             member.is_preempting = is_held and member.pod.uid in places
         return {uid: PostFilter(nomination=Nominate(name), held=is_held) for uid, name in places.items()}
@@ -319,29 +319,34 @@ class PreemptionExecutor:
             waiting[uid].given_up = ""
             self._nominate(name, nomination)
             yield
-        is_complete = all(uid in waiting and self._may_evict(waiting[uid].pod) for uid in found.places)
-        for uid, (_, nomination) in () if is_complete else found.places.items():
+        else:
+            if self.cluster.nominees_among(found.places.keys()) == found.places.keys() and not self._is_held(
+                members[0].pod
+            ):
+                return True
+        for uid, (_, nomination) in found.places.items():
             if self.cluster.clear_nomination(uid) is not None:
                 self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, nomination.pod)
             yield
-        return is_complete
+        return False
 
-    def _may_evict(self, pod: Pod) -> bool:
-        """Return whether space is nominated for a pod, and its group has enough members."""
-        is_held = pod.group is not None and self.queue.groups.is_held(pod.group.key)
-        return self.cluster.is_nominated(pod.uid) and not is_held
+    def _is_held(self, pod: Pod) -> bool:
+        """Return whether a pod's group has too few members."""
+        return pod.group is not None and self.queue.groups.is_held(pod.group.key)
 
     def _nominate(self, node_name: str, nomination: Nomination) -> None:
         """Nominate a node; pods of lower priority lose the space that is nominated for them there."""
         pod = nomination.pod
-        losers = self._nominated_of_lower_priority(pod, node_name)
+        node_info = self.cluster.node(node_name)
+        nominations = node_info.nominations if node_info is not None else ()
+        losers = [nomination.pod for nomination in nominations if nomination.pod.priority < pod.priority]
         for loser in losers:
             self.handle_lost_nomination(loser)
         if self.cluster.clear_nomination(pod.uid) is not None or losers:
             self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod, *losers)  # other pods may fit into their space
         self.cluster.nominate(node_name, nomination)
 
-    def _evict_for(self, places: Mapping[str, str]) -> bool:
+    def _evict_for(self, places: Mapping[str, str]) -> Generator[None, None, bool]:
         """Start the evictions for pods that are nominated; return whether there are any."""
         preemptors = dict[str, Pod]()  # by the uid of the victim
         for uid in places:
@@ -349,10 +354,13 @@ class PreemptionExecutor:
             if nomination is not None:
                 for victim in sorted(nomination.victims):
                     preemptors.setdefault(victim, nomination.pod)
+            yield
         pod_infos = [self.cluster.pod_info(uid) for uid in preemptors]
         leaving = [pod_info.pod for pod_info in pod_infos if pod_info is not None]
+        yield
         lost = [unit.key for unit in Units(self.cluster, DisruptionAllowance(())).lost_by(leaving)]
-        others = self._others_in([key for key in lost if key not in self._breaking], preemptors)
+        members = [self.cluster.placed_groups.of(key).pods for key in lost if key not in self._breaking]
+        others = [pod for pods in members for uid, pod in pods.items() if uid not in preemptors]
         victims = [*(pod for pod in leaving if not pod.terminating), *others]
         if preemptors:
             log.info(
@@ -376,15 +384,6 @@ class PreemptionExecutor:
             self._hold(key, is_ending=True)
         self._rounds.start_soon(self._evict_all, asked, victims)
         return True
-
-    def _others_in(self, keys: Iterable[GroupKey], leaving: Container[str]) -> list[Pod]:
-        members = (pod for key in keys for pod in self.cluster.placed_groups.of(key).pods.values())
-        return [pod for pod in members if pod.uid not in leaving]
-
-    def _nominated_of_lower_priority(self, pod: Pod, node_name: str) -> list[Pod]:
-        node_info = self.cluster.node(node_name)
-        nominations = node_info.nominations if node_info is not None else ()
-        return [nomination.pod for nomination in nominations if nomination.pod.priority < pod.priority]
 
     def _drop_nomination(self, queued: QueuedPod) -> NominationChange:
         """Drop the pod's nomination, because no eviction can make it fit anywhere; return what to write."""
@@ -414,7 +413,7 @@ class PreemptionExecutor:
             is_needed = partial(self._is_needed, asked, preemptor, pod)
             victim = _Victim(asked, preemptor, Eviction(pod, preemptor.scheduler_name, is_needed))
             if not is_needed():
-                self._spare(victim)
+                await self._spare(victim)
                 continue
             try:
                 # A pod that is not on its node yet need not be deleted (upstream: `WaitingPod.Preempt`).
@@ -425,7 +424,7 @@ class PreemptionExecutor:
             if victim.eviction.evicted is None:
                 self._victims.add(victim, pod.namespace, self.clock())
             else:
-                self._finish(victim)
+                await self._finish(victim)
             if len(asked.places) > 1 or pod.uid not in asked.preemptors:
                 await anyio.lowlevel.checkpoint()  # a group may have thousands of victims, or be one
 
@@ -438,7 +437,8 @@ class PreemptionExecutor:
     async def _end_groups(self, asked: _Round) -> None:
         """Evict, after a pause, what is left of groups that cannot run without those that have left in a round."""
         members = [pod for key in asked.broken for pod in self.cluster.placed_groups.of(key).pods.values()]
-        left = [pod for pod in members if not self._is_leaving(pod) and self._is_evictable(pod)]
+        found = [self.cluster.pod_info(pod.uid) for pod in members if not self._is_leaving(pod)]
+        left = [pod_info.pod for pod_info in found if pod_info is not None and pod_info.is_evictable]
         if not left:
             self._half_gone -= asked.broken
             for key in asked.broken:
@@ -451,13 +451,9 @@ class PreemptionExecutor:
         again = _Round({}, dict.fromkeys((pod.uid for pod in left), preemptor), len(left), broken={*asked.broken})
         await self._evict_all(again, left)
 
-    def _is_evictable(self, pod: Pod) -> bool:
-        pod_info = self.cluster.pod_info(pod.uid)
-        return pod_info is not None and pod_info.is_evictable
-
     async def _evict(self, victim: _Victim) -> None:
         if not victim.eviction.is_needed():
-            self._spare(victim)
+            await self._spare(victim)
             return
         pause = 0.0
         try:
@@ -467,9 +463,9 @@ class PreemptionExecutor:
         if victim.eviction.evicted is None:
             self._victims.add(victim, victim.pod.namespace, self.clock() + pause)
         elif victim.eviction.needless:
-            self._spare(victim)
+            await self._spare(victim)
         else:
-            self._finish(victim)
+            await self._finish(victim)
 
     def _is_needed(self, asked: _Round, preemptor: Pod, victim: Pod) -> bool:
         """
@@ -484,10 +480,11 @@ class PreemptionExecutor:
         if asked.failed:
             return False
         node_name, nomination = self.cluster.nomination(preemptor.uid) or ("", None)
-        if nomination is None or node_name != asked.places[preemptor.uid] or not self._may_evict(preemptor):
+        is_there = node_name == asked.places[preemptor.uid] and not self._is_held(preemptor)
+        if nomination is None or nomination.awaited or not is_there:
             return False
         if asked.looked_at != self.cluster.ended_nominations:  # else none can have lost its place
-            if not all(map(self.cluster.is_nominated, asked.places)):
+            if self.cluster.nominees_among(asked.places.keys()) != asked.places.keys():
                 return False
             asked.looked_at = self.cluster.ended_nominations
         return victim.uid not in asked.preemptors or victim.uid in nomination.victims
@@ -497,7 +494,7 @@ class PreemptionExecutor:
         pod_info = self.cluster.pod_info(victim.uid)
         return pod_info is None or pod_info.pod.terminating or pod_info.pod.node_name != victim.node_name
 
-    def _spare(self, victim: _Victim) -> None:
+    async def _spare(self, victim: _Victim) -> None:
         """Leave a victim alone that need not be evicted; a DELETE without an answer may still evict it."""
         is_leaving = self._is_leaving(victim.pod)
         if victim.eviction.in_doubt and is_leaving:
@@ -505,13 +502,13 @@ class PreemptionExecutor:
         if not is_leaving:
             self.cluster.budgets.take_back(victim.pod)
         victim.round.spared |= not is_leaving
-        self._count_down(victim.round)
+        await self._count_down(victim.round)
 
     def _report_crash(self, victim: _Victim, error: Exception) -> None:
         victim.eviction.evicted = False
         self.errors.report(error, task="preemption", pod=victim.pod.key)
 
-    def _finish(self, victim: _Victim) -> None:
+    async def _finish(self, victim: _Victim) -> None:
         """Report an eviction, or note its failure; a pod that had gone by itself is not reported."""
         if victim.eviction.evicted and not victim.eviction.gone:
             self._report(victim)
@@ -521,7 +518,7 @@ class PreemptionExecutor:
         if victim.eviction.refused:
             self._refused[victim.pod.uid] = self.clock() + LASTING
             self.cluster.set_evictable(victim.pod.uid, is_evictable=False)
-        self._count_down(victim.round)
+        await self._count_down(victim.round)
 
     def _report(self, victim: _Victim) -> None:
         asked, group = victim.round, victim.pod.group
@@ -536,13 +533,13 @@ class PreemptionExecutor:
         except Exception as error:  # noqa: BLE001 - the pod is evicted all the same
             self.errors.report(error, task="preemption", pod=victim.pod.key)
 
-    def _count_down(self, asked: _Round) -> None:
+    async def _count_down(self, asked: _Round) -> None:
         """Count a victim; after the last one the pod waits for their end, or for a backoff if one has failed."""
         asked.left -= 1
         if not asked.left:
-            self._release(asked)
+            await run_in_turns(self._release(asked), self.clock)
 
-    def _release(self, asked: _Round) -> None:
+    def _release(self, asked: _Round) -> Generator[None, None, None]:
         if asked.evicted:
             self.metrics.observe_victims(asked.evicted)
         for key in [key for key, each in self._breaking.items() if each is asked]:
@@ -550,20 +547,24 @@ class PreemptionExecutor:
             if key not in asked.broken | self._half_gone:
                 self._hold(key, is_ending=False)
             for places in asked.followers if key not in asked.broken else ():
-                self._evict_for(places)
+                yield from self._evict_for(places)
         if asked.broken and self._rounds is not None:
             self._half_gone |= asked.broken
             self._rounds.start_soon(self._end_groups, asked)
-        for uid in asked.places:
+        for uid in asked.places if asked.failed or asked.spared else ():
+            name, nomination = self.cluster.nomination(uid) or ("", None)
+            if nomination is not None and nomination.victims:
+                self.cluster.nominate(name, attrs.evolve(nomination, victims=frozenset()))
+            yield
+        for name in dict.fromkeys(asked.places.values() if asked.spared else ()):
             try:
-                nominated = self.cluster.nomination(uid) if asked.failed or asked.spared else None
-                if nominated is not None:
-                    self.cluster.nominate(nominated[0], attrs.evolve(nominated[1], victims=frozenset()))
-                    if asked.spared:  # nobody leaves for it any more, so it is tried again at once
-                        self.recheck(nominated[0])
-            except Exception as error:  # noqa: BLE001 - it is one pod's error; the pod must not stay held
-                self.errors.report(error, task="preemption", pod=uid)
+                self.recheck(name)  # nobody leaves for them any more, so they are tried again at once
+            except Exception as error:  # noqa: BLE001 - it is one node's error; no pod must stay held
+                self.errors.report(error, task="preemption", pod=name)
+            yield
+        for uid in asked.places:
             self.queue.release(uid, self.clock(), failed=asked.failed)
+            yield
 
 
 def _without_given_up_nomination(queued: QueuedPod) -> Pod:

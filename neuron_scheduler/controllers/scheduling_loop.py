@@ -94,8 +94,8 @@ class SchedulingLoop:
         ):
             await preempting.start(self.preemption_executor.run)
             preparing.start_soon(self.side_lane.run)
-            preparing.start_soon(self.group_attempts.look_at_held_groups)
             await self.preemption_executor.adopt_all(self.attempts.profiles)
+            preparing.start_soon(self.group_attempts.look_at_held_groups)
             if self.turns is not None:
                 await preparing.start(self.turns.run)
             await self._schedule_each()

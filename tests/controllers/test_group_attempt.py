@@ -18,6 +18,7 @@ from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinit
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, NoNode
 from neuron_scheduler.scheduling.cycle.trial import Trial
+from neuron_scheduler.scheduling.groups.gang import held_text
 from neuron_scheduler.scheduling.groups.plan import plan_group
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
@@ -349,6 +350,22 @@ async def test_what_was_said_of_a_group_that_lacks_members_is_said_again() -> No
                 await until(lambda: len(world.reports) == 10)
     assert any("at once; 3 fit" in text for name, text in world.reports if name == "m2")
     assert dict(world.reports) == {"m0": said, "m1": said, "m2": said, "single": "n0"}
+
+
+async def test_a_held_group_is_looked_at_only_after_a_change() -> None:
+    world, looks = jobs_on(4, "m0", "m1", "m2"), mock.Mock(side_effect=held_text)
+    with mock.patch.object(group_attempt, "LOOK_AT_GROUPS", 0.0), mock.patch.object(group_attempt, "held_text", looks):
+        async with running(world):
+            world.now = 5.0
+            await until(lambda: len(world.reports) == 3)
+            counts = []
+            for _ in range(2):
+                for _ in range(20):
+                    await anyio.lowlevel.checkpoint()
+                counts.append(looks.call_count)
+            assert counts[0] == counts[1]
+            world.lose("m2")
+            await until(lambda: "2 of 4" in dict(world.reports)["m1"])
 
 
 async def test_members_that_are_all_gone_when_they_are_refused_are_no_error() -> None:

@@ -48,7 +48,9 @@ class World:
     """A node with both halves in use, a pending pod, and a stand-in for the evictor."""
 
     cluster: Cluster
-    queue: SchedulingQueue = attrs.field(factory=new_queue)
+    queue: SchedulingQueue = attrs.field(
+        default=attrs.Factory(lambda self: new_queue(row=self.cluster.node), takes_self=True)
+    )
     refusing: set[str] = attrs.field(factory=set)
     asked: list[str] = attrs.field(factory=list)
     waiting: set[str] = attrs.field(factory=set)

@@ -370,6 +370,11 @@ def _with_pods(
     )
 
 
+def without_nomination(node_info: NodeInfo, uid: str) -> NodeInfo:
+    others = tuple([nomination for nomination in node_info.nominations if nomination.pod.uid != uid])
+    return node_info if len(others) == len(node_info.nominations) else attrs.evolve(node_info, nominations=others)
+
+
 def with_claimed(node_info: NodeInfo, claimed: Claimed) -> NodeInfo:
     """Return the row with other devices that claims hold."""
     usage = neuron_usage_of(node_info.machine, node_info.pod_infos, claimed)

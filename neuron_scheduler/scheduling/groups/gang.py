@@ -5,6 +5,7 @@ Members that are being deleted are none: a restarted job has the name of the one
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Final
 
 import attrs
@@ -65,18 +66,18 @@ def gang_of(cluster: Cluster, waiting: Sequence[Pod]) -> Gang:
     Raises:
         ChangedError: they are not all of one group any more, or there are none.
     """
-    keys = {None if pod.group is None else pod.group.key for pod in waiting}
-    key = keys.pop() if keys else None
-    if key is None or keys:
+    said = waiting[0].group if waiting else None
+    if said is None or not {pod.uid for pod in waiting} <= cluster.groups.members(said.key).keys():
         raise ChangedError
+    key = said.key
     group, members = cluster.groups.group(key), cluster.groups.members(key)
-    kept = set[str]()
-    if cluster.has_nominations:
-        kept = {uid for uid in (*members, *(pod.uid for pod in waiting)) if cluster.nomination(uid)}
+    kept = cluster.nominees_among(members.keys())
     elsewhere = cluster.groups.members_elsewhere(key)
     if not group.topology:  # a domain is a preference of those that ask for Neuron
         elsewhere = frozenset([uid for uid, pod in members.items() if pod.neuron is None or uid in kept])
-    ordered = sorted(waiting, key=lambda pod: (pod.uid not in kept, -neuron_total_of(pod), pod.rank, pod.created))
+    ordered = sorted(waiting, key=attrgetter("rank", "created"))
+    ordered.sort(key=neuron_total_of, reverse=True)
+    ordered.sort(key=lambda pod: pod.uid not in kept)
     placed = {uid: name for uid in members if (name := cluster.node_of(uid)) is not None}
     return Gang(group, tuple(ordered), placed, elsewhere, cluster.groups.title(key))
 

@@ -237,8 +237,8 @@ class _Planner:
         counts = dict[_Kind, int]()
         for first, *_ in kinds:
             counts[self.kinds[first.uid]] = (yield from self._nodes_for(first)).bit_count()
-        nomination = self.cluster.nomination
-        return sorted(pods, key=lambda pod: (nomination(pod.uid) is None, counts[self.kinds[pod.uid]]))
+        kept = self.cluster.nominees_among({pod.uid for pod in pods})
+        return sorted(pods, key=lambda pod: (pod.uid not in kept, counts[self.kinds[pod.uid]]))
 
     def _nodes_for(self, pod: Pod) -> Generator[None, None, NodeSet]:
         """Return the nodes that take a pod by itself."""

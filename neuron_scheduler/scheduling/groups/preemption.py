@@ -10,9 +10,10 @@ Each member's victims are those of a single pod (`scheduling.preemption.search`)
 victims before. A group with a required domain tries a few of them, and the cheapest counts. Upstream: KEP-5710.
 """
 
-from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
 from heapq import merge
 from itertools import islice
+from operator import itemgetter
 from typing import Final
 
 import attrs
@@ -89,7 +90,7 @@ def search_for_group(
     Raises:
         ChangedError: a member is gone, and the group is to be tried again.
     """
-    reason = _not_eligible(cluster, gang)
+    reason = yield from _not_eligible(cluster, gang)
     if reason:
         return NoPreemption(f"preemption: {reason}")
     kinds = yield from kinds_of(cluster, gang)
@@ -100,23 +101,24 @@ def search_for_group(
     return best or NoPreemption(_NOT_ALL.format(most, gang.missing_count), gives_up=True)
 
 
-def waits_for_victims(cluster: Cluster, pods: Iterable[Pod]) -> bool:
+def waits_for_victims(cluster: Cluster, pods: Iterable[Pod]) -> Generator[None, None, bool]:
     """Return whether pods that leave for one of these are still there."""
     for pod in pods:
         name, nomination = cluster.nomination(pod.uid) or ("", None)
         node_info = None if nomination is None or nomination.awaited else cluster.node(name)
         if nomination is not None and node_info is not None and nomination.victims & node_info.pod_infos.keys():
             return True
+        yield
     return False
 
 
-def _not_eligible(cluster: Cluster, gang: Gang) -> str:
+def _not_eligible(cluster: Cluster, gang: Gang) -> Generator[None, None, str]:
     """Return why no pod may be evicted for this group now; empty if they may."""
     if any(pod.never_preempts for pod in gang.waiting):
         return NEVER
     if any(map(asks_much, gang.waiting)):
         return ASKS_MUCH
-    return WAITING if waits_for_victims(cluster, gang.waiting) else ""
+    return WAITING if (yield from waits_for_victims(cluster, gang.waiting)) else ""
 
 
 @attrs.define(eq=False)
@@ -215,23 +217,25 @@ class _GroupSearch:
             for victim in some:
                 leaving.setdefault(victim.node_name, set()).add(victim.uid)
             yield
-        places = {
-            pod.uid: (name, Nomination(pod, decision.cores, frozenset(leaving.get(name, ()))))
-            for pod, decision in self._by_rank([(each.pod, each.decision) for each in taken])
-            for name in (decision.node_name,)
-        }
+        places = dict[str, tuple[str, Nomination]]()
+        for members in (yield from self._by_rank(taken)):
+            for (*_, member), (*_, other) in zip(*(sorted(members, key=itemgetter(at)) for at in (0, 1)), strict=True):
+                pod, name = member.pod, other.decision.node_name
+                places[pod.uid] = name, Nomination(pod, other.decision.cores, frozenset(leaving.get(name, ())))
+                yield
         return GroupPreemption(places, Victims(tuple(victims), violations))
 
-    def _by_rank(self, decided: Sequence[tuple[Pod, Decision]]) -> Iterator[tuple[Pod, Decision]]:
-        """Yield the same places; the ranks of members on whole machines follow the places in an UltraServer."""
+    def _by_rank(
+        self, taken: Iterable[AssumedPod]
+    ) -> Generator[None, None, Iterable[Sequence[tuple[int, list[str], AssumedPod]]]]:
+        """Return lists of members that may change places: on whole machines, ranks follow places in an UltraServer."""
         order = {pod.uid: number for number, pod in enumerate(self.gang.waiting)}
-        equal = dict[Hashable, list[tuple[Pod, Decision]]]()
-        for pod, decision in decided:
-            kind = _on_its_own(pod) if self._is_whole(pod, decision.node_name) else pod.uid
-            equal.setdefault(kind, []).append((pod, decision))
-        for members in equal.values():
-            pods = sorted((pod for pod, _ in members), key=lambda pod: order[pod.uid])
-            yield from zip(pods, sorted((decision for _, decision in members), key=self._place_of), strict=True)
+        equal = dict[Hashable, list[tuple[int, list[str], AssumedPod]]]()
+        for each in taken:
+            kind = _on_its_own(each.pod) if self._is_whole(each.pod, each.decision.node_name) else each.pod.uid
+            equal.setdefault(kind, []).append((order[each.pod.uid], self._place_of(each.decision), each))
+            yield
+        return equal.values()
 
     def _is_whole(self, pod: Pod, node_name: str) -> bool:
         row = self.cluster.node(node_name)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import attrs
 
-from neuron_scheduler.cluster.rows.node_info import NodeInfo
+from neuron_scheduler.cluster.rows.node_info import NodeInfo, without_nomination
 from neuron_scheduler.model.pod import FEW_COMPARISONS, Pod
 from neuron_scheduler.model.pod_group import GroupKey
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
@@ -271,7 +271,7 @@ class PendingEvents:
             concerned = kind.plugins & CONCERNED_BY[event]
             if concerned or not kind.plugins:
                 try:
-                    takers = self._takers(event, kind, concerned)
+                    takers = self._takers(event, pod, kind, concerned)
                 except Exception:  # noqa: BLE001 - a needless attempt does no harm, and reports what is wrong
                     takers = None
                 if takers is None or takers:
@@ -281,7 +281,7 @@ class PendingEvents:
             if not kind.plugins or (kind.plugins & CONCERNED_BY[event] and not claims.isdisjoint(names)):
                 yield event, None
 
-    def _takers(self, event: ClusterEvent, kind: RefusalKind, concerned: frozenset[str]) -> list[str] | None:
+    def _takers(self, event: ClusterEvent, pod: Pod, kind: RefusalKind, concerned: frozenset[str]) -> list[str] | None:
         if not concerned or pods_may_help(event, self.pods[event], concerned, kind.interest):
             return None
         if concerned <= COUNTING_PODS | COUNTING_VOLUMES:
@@ -289,7 +289,7 @@ class PendingEvents:
         rows = self.rows[event]
         if rows is None or (event is ClusterEvent.NODE_LABELS and any(_has_member(row, kind) for row in rows.values())):
             return None
-        return [name for name, node_info in rows.items() if is_acceptable(kind.hint_input, node_info)]
+        return [name for name, node_info in rows.items() if _may_take(node_info, pod, kind)]
 
 
 def _has_member(node_info: NodeInfo, kind: RefusalKind) -> bool:
@@ -297,12 +297,18 @@ def _has_member(node_info: NodeInfo, kind: RefusalKind) -> bool:
     return kind.group is not None and any(group is not None and group.key == kind.group for group in groups)
 
 
-def has_acceptable(kind: RefusalKind, nodes: list[str], row: RowOf) -> bool:
+def _may_take(node_info: NodeInfo, pod: Pod, kind: RefusalKind) -> bool:
+    """Return whether a node may take a refused pod beside the others for which space is kept there."""
+    others = without_nomination(node_info, pod.uid).with_nominated(pod.priority)
+    return is_acceptable(kind.hint_input, others)
+
+
+def has_acceptable(pod: Pod, kind: RefusalKind, nodes: list[str], row: RowOf) -> bool:
     """Return whether one of the nodes may still take a pod of a kind; nodes that do not are removed from the list."""
     while nodes:
         try:
             node_info = row(nodes[-1])
-            if node_info is None or is_acceptable(kind.hint_input, node_info):
+            if node_info is None or _may_take(node_info, pod, kind):
                 return True
         except Exception:  # noqa: BLE001 - as above
             return True

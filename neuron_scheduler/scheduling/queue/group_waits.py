@@ -70,12 +70,14 @@ class GroupWaits:
     Attributes:
         groups: what each group is, with the members that exist, placed or not, of any scheduler.
         ending: the groups whose members are being evicted, because they cannot run with fewer: the rest is held.
+        untold: the held groups that have changed since their members were told, and since when one waits.
         _debts: by namespace and priority, when the time that groups used in vain is paid back and those that wait have
             had their turns; and the seconds of a pause, for the last attempt and for each of these turns.
     """
 
     groups: Groups
     ending: set[GroupKey] = attrs.field(factory=set, init=False)
+    untold: dict[GroupKey, float] = attrs.field(factory=dict, init=False)
     _waiting: dict[GroupKey, _WaitingGroup] = attrs.field(factory=dict)
     _debts: dict[str, dict[int, tuple[float, float]]] = attrs.field(factory=dict)
 
@@ -93,6 +95,7 @@ class GroupWaits:
         del pods[uid]
         if not pods:
             del self._waiting[key]
+            self.untold.pop(key, None)
         return bool(pods)
 
     def waiting_members(self, key: GroupKey) -> Iterator[QueuedPod]:
@@ -121,6 +124,9 @@ class GroupWaits:
         waiting.count = self.groups.present_count(key)
         waiting.complete = self.groups.is_complete(group)
         waiting.held = key in self.ending or (group.has_to_wait and waiting.count < group.least)
+        self.untold.pop(key, None)
+        if waiting.held:
+            self.untold[key] = waiting.since
         waiting.half_bound = 0 < placed < self.groups.begun_size(key) <= waiting.count
         if waiting.count < count and waiting.not_before <= now and not group.least:
             waiting.not_before = now + BURST_PAUSE
@@ -179,7 +185,3 @@ class GroupWaits:
             elif any(queued.place is Place.UNSCHEDULABLE for queued in waiting.pods.values()):
                 counts["refused"] += 1
         return counts
-
-    def held_groups(self) -> list[tuple[GroupKey, float]]:
-        """Return the groups that have too few members, and since when a member waits."""
-        return [(key, waiting.since) for key, waiting in self._waiting.items() if waiting.held]

@@ -233,7 +233,8 @@ class UnschedulablePods:
 
     def _has_taker(self, line: RefusedLine) -> bool:
         """Return whether one of the nodes for which a line was woken may still take one of its pods."""
-        return line.nodes is None or has_acceptable(line.kind, line.nodes, self._row)
+        first = line.pods.first()
+        return line.nodes is None or (first is not None and has_acceptable(first.pod, line.kind, line.nodes, self._row))
 
     def cause_of(self, queued: QueuedPod) -> Cause:
         """Return what a pod waits for: the latest cause of any pod of its line."""

@@ -7,9 +7,10 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod, assigned_pod
-from neuron_scheduler.neuron.core_mask import NO_CORES
+from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
@@ -43,7 +44,8 @@ class World:
             if isinstance(decision, Decision):
                 self.place(queued.pod, decision)
             else:
-                self.queue.put_back_refused(queued, decision.plugins, self.now)
+                kept = self.cluster.is_nominated(queued.pod.uid)
+                self.queue.put_back_refused(queued, decision.plugins, self.now, has_nomination=kept)
         return [name for name in self.there if name not in before]
 
     def place(self, pending: Pod, decision: Decision) -> None:
@@ -282,6 +284,23 @@ def test_an_event_during_a_backoff_is_heard() -> None:
     assert "16-0000" not in world.there
     world.see(node("b", "trn1.32xlarge"))
     assert world.settle() == ["16-0000"]
+
+
+def test_room_that_is_kept_for_a_pod_wakes_no_other_pod() -> None:
+    """Each of two nodes is kept for a pod until the pod there ends; one of them ends."""
+    world = World()
+    for name in ("a", "b"):
+        world.see(node(name, "trn1.32xlarge"))
+    world.add(jobs(2))
+    for victim in world.settle():
+        name = world.there[victim].node_name
+        wanted = pod(f"for-{name}", devices=16, priority=9)
+        world.add([wanted])
+        world.cluster.nominate(name, Nomination(wanted, CoreMask((1 << 32) - 1), frozenset({f"uid-{victim}"})))
+    assert (world.settle(), sorted(world.tried)) == ([], ["for-a", "for-b"])
+    world.now = 100.0
+    world.end(next(victim for victim, bound in world.there.items() if bound.node_name == "b"))
+    assert (world.settle(), world.tried) == (["for-b"], ["for-b"])
 
 
 def test_a_standby_keeps_nothing_of_pods_that_are_gone() -> None:
