@@ -27,6 +27,7 @@ from neuron_scheduler.scheduling.groups.gang import Gang, GroupPlan, GroupRefusa
 from neuron_scheduler.scheduling.groups.plan import plan_group
 from neuron_scheduler.scheduling.groups.preemption import waits_for_victims
 from neuron_scheduler.scheduling.preemption.nominations import turn_text
+from neuron_scheduler.scheduling.preemption.search import WAITING
 from neuron_scheduler.scheduling.queue.places import Place, QueuedPod, matters_for_scheduling
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.steps import Pause, run_in_turns
@@ -70,13 +71,10 @@ class GroupAttempts:
             found = await run_in_turns(plan_group(self.cluster, gang, profile, self.attempts.warmup), self.clock, pause)
             if isinstance(found, GroupPlan):
                 commitments = await run_in_turns(self._assume_group(members, found, gang, started), self.clock, pause)
-            elif is_waiting and not (
-                await run_in_turns(waits_for_victims(self.cluster, gang.waiting), self.clock, pause)
-            ):
-                raise ChangedError  # noqa: TRY301 - the last victim has gone since: there may be room
             else:
-                after = await self._make_room(members, gang, found, profile, pause)
-                await run_in_turns(self._put_group_back(members, gang, found, after, started), self.clock, pause)
+                after = await self._make_room(members, gang, found, profile, pause, is_waiting=is_waiting)
+                steps = self._put_group_back(members, gang, found, after, started, is_waiting=is_waiting)
+                await run_in_turns(steps, self.clock, pause)
         except ChangedError:
             await run_in_turns(self._retry_group(members), self.clock, pause)
         except Exception as error:  # noqa: BLE001 - it is one group's error
@@ -123,11 +121,20 @@ class GroupAttempts:
         return self.queue.holds(member) and self.cluster.is_assumed(pod.uid) and not changed
 
     async def _make_room(
-        self, members: list[QueuedPod], gang: Gang, refusal: GroupRefusal, profile: Profile, pause: Pause
+        self,
+        members: list[QueuedPod],
+        gang: Gang,
+        refusal: GroupRefusal,
+        profile: Profile,
+        pause: Pause,
+        *,
+        is_waiting: bool,
     ) -> Mapping[str, PostFilter]:
         """Evict pods for the missing members, unless what refuses the group is not a lack of room."""
         if refusal.reason.pod_reason:
             return {}
+        if is_waiting:  # as the plan has seen it: a victim that has gone since is an event
+            return {member.pod.uid: PostFilter(f"preemption: {WAITING}") for member in members}
         return await self.attempts.preemption_executor.post_filter_group(members, gang, profile, pause)
 
     def _put_group_back(
@@ -137,12 +144,13 @@ class GroupAttempts:
         refusal: GroupRefusal,
         after: Mapping[str, PostFilter],
         started: float,
+        *,
+        is_waiting: bool,
     ) -> Generator[None, None, None]:
         """Put a refused group back, and report why; `after` says what preemption has done for its members."""
         refused = refusal.fit_error(gang)
         if self.cluster.has_nominations:
             refused = attrs.evolve(refused, turn=turn_text(self.cluster, members[0].pod))
-        is_waiting = yield from waits_for_victims(self.cluster, gang.waiting)
         group, text = printable(str(gang.group.key)), printable(refused.text)  # tenants choose the name
         log.info(NO_ROOM, v=2, group=group, members=len(members), err=text)
         for member in members:

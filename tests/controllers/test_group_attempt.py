@@ -440,12 +440,14 @@ async def test_a_group_whose_last_victim_goes_during_the_plan_keeps_its_space() 
     for number, victims in enumerate((frozenset[str](), frozenset({victim.uid}))):
         member = world.see(f"m{number}", group=two)
         world.cluster.nominate(f"n{number}", Nomination(member, CoreMask((1 << 32) - 1), victims))
+
+    def happen() -> None:
+        world.cluster.remove_pod(victim.uid)
+        world.queue.note(ClusterEvent.ASSIGNED_POD_GONE, victim, on=world.cluster.node("n1"))
+
     async with running(world):
-        with at_the_end_of_a_plan(lambda: world.cluster.remove_pod(victim.uid)):
-            await until(lambda: world.queue.count(Place.BACKOFF) == 2)
-        world.now = 1.5
-        world.scheduler.wake_up.ring()
-        await until(lambda: len(world.nodes) == 2)
+        with at_the_end_of_a_plan(happen):
+            await until(lambda: len(world.nodes) == 2)
     assert world.nodes == {"m0": "n0", "m1": "n1"}
 
 

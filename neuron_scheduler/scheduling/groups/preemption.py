@@ -49,7 +49,6 @@ from neuron_scheduler.scheduling.preemption.disruption_allowance import Disrupti
 from neuron_scheduler.scheduling.preemption.search import (
     ASKS_MUCH,
     NEVER,
-    WAITING,
     NoPreemption,
     Preemption,
     WithoutLowerPriority,
@@ -90,7 +89,7 @@ def search_for_group(
     Raises:
         ChangedError: a member is gone, and the group is to be tried again.
     """
-    reason = yield from _not_eligible(cluster, gang)
+    reason = _not_eligible(gang)
     if reason:
         return NoPreemption(f"preemption: {reason}")
     kinds = yield from kinds_of(cluster, gang)
@@ -112,13 +111,11 @@ def waits_for_victims(cluster: Cluster, pods: Iterable[Pod]) -> Generator[None, 
     return False
 
 
-def _not_eligible(cluster: Cluster, gang: Gang) -> Generator[None, None, str]:
+def _not_eligible(gang: Gang) -> str:
     """Return why no pod may be evicted for this group now; empty if they may."""
     if any(pod.never_preempts for pod in gang.waiting):
         return NEVER
-    if any(map(asks_much, gang.waiting)):
-        return ASKS_MUCH
-    return WAITING if (yield from waits_for_victims(cluster, gang.waiting)) else ""
+    return ASKS_MUCH if any(map(asks_much, gang.waiting)) else ""
 
 
 @attrs.define(eq=False)
