@@ -218,11 +218,17 @@ def refusal_kind_of(
 
 @attrs.define(eq=False)
 class PendingEvents:
-    """Events by kind, each with the objects that it happened to; None stands for those that are unknown or too many."""
+    """
+    Events by kind, each with the objects that it happened to; None stands for those that are unknown or too many.
+
+    Attributes:
+        merged: what stands in place of this; it has all of this, and some more.
+    """
 
     pods: dict[ClusterEvent, set[PodChange | None]] = attrs.field(factory=dict)
     rows: dict[ClusterEvent, dict[str, NodeInfo] | None] = attrs.field(factory=dict)
     claims: dict[ClusterEvent, set[str]] = attrs.field(factory=dict)
+    merged: "PendingEvents | None" = None
 
     def __bool__(self) -> bool:
         return bool(self.pods or self.claims)

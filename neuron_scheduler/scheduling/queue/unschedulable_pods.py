@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from operator import attrgetter
 from typing import Any, Final
-from weakref import WeakSet
+from weakref import ref
 
 import attrs
 
@@ -32,6 +32,8 @@ FEW_STEPS: Final = 16
 """Steps for lines of its own priority that may delay a pod; then one: a tenant may have very many lines."""
 MANY_STEPS: Final = 64
 """Likewise, for lines of a higher priority."""
+_MOST_LAGS: Final = 32
+"""Different sets of events that lines have not been asked about: each event is noted in all of them."""
 _LAST: Final = (math.inf,)
 _NOTHING: Final = PendingEvents()
 _rank_of: Final = attrgetter("rank")
@@ -84,7 +86,7 @@ class UnschedulablePods:
         _listening: how many of them each plugin has refused; "" for those that any event may help.
         _steps: how many evaluations there were since none of them was left to ask.
         events: what has happened since the last evaluation or refusal.
-        _unasked: the events of all lines that wait.
+        _unasked: the events of all lines that wait, most first; of very many, the first two become one.
     """
 
     _places: Places
@@ -98,7 +100,7 @@ class UnschedulablePods:
     _listening: Counter[str] = attrs.field(factory=Counter)
     _steps: int = 0
     events: PendingEvents = attrs.field(factory=PendingEvents)
-    _unasked: WeakSet[PendingEvents] = attrs.field(factory=WeakSet)
+    _unasked: list[ref[PendingEvents]] = attrs.field(factory=list)
 
     def __bool__(self) -> bool:
         return bool(self._lines)
@@ -126,9 +128,12 @@ class UnschedulablePods:
     def take_over(self) -> None:
         """Keep the events apart from later ones: a refusal knows of them, and a line is asked about each once."""
         if self.events:
-            for unasked in self._unasked:
+            lags = [unasked for each in self._unasked if (unasked := each()) is not None]
+            for unasked in lags:
                 unasked.note_all(self.events)
-            self._unasked.add(self.events)
+            if len(lags) > _MOST_LAGS:
+                lags.pop(1).merged = lags[0]
+            self._unasked = [*map(ref, lags), ref(self.events)]
             self.events, self._all_asked = PendingEvents(), 0
 
     def evaluate(self, now: float) -> None:
@@ -143,8 +148,9 @@ class UnschedulablePods:
             first = line.pods.first()
             self._all_asked += index == self._all_asked
             self._asked = max(self._asked, index + 1)
-            if line.unasked is not unasked:
-                unasked = line.unasked
+            lag = line.unasked.merged or line.unasked
+            if lag is not unasked:
+                unasked = lag
                 events, count = unasked.as_of_now(self._row), unasked.count
             line.unasked = self.events
             left -= count
