@@ -84,7 +84,7 @@ class UnschedulablePods:
         _waiting: the lines that wait for events, by rank.
         _all_asked, _asked: so many of them, from the first, were asked about all events, or about the earlier ones.
         _listening: how many of them each plugin has refused; "" for those that any event may help.
-        _steps: how many evaluations there were since none of them was left to ask.
+        _steps, _steps_above: evaluations since none of them, or none of a higher priority, was left to ask.
         events: what has happened since the last evaluation or refusal.
         _unasked: the events of all lines that wait, most first; of very many, the first two become one.
     """
@@ -99,6 +99,7 @@ class UnschedulablePods:
     _asked: int = 0
     _listening: Counter[str] = attrs.field(factory=Counter)
     _steps: int = 0
+    _steps_above: int = 0
     events: PendingEvents = attrs.field(factory=PendingEvents)
     _unasked: list[ref[PendingEvents]] = attrs.field(factory=list)
 
@@ -123,7 +124,11 @@ class UnschedulablePods:
             return True
         best = self._best()
         index = self._next(best)
-        return index is None or self._steps >= (FEW_STEPS if self._waiting[index].rank[:1] == best[:1] else MANY_STEPS)
+        if index is None or best is _LAST:
+            return index is None
+        if self._waiting[index].rank[:1] < best[:1]:
+            return self._steps_above >= MANY_STEPS
+        return self._steps >= FEW_STEPS
 
     def take_over(self) -> None:
         """Keep the events apart from later ones: a refusal knows of them, and a line is asked about each once."""
@@ -140,7 +145,7 @@ class UnschedulablePods:
         """Ask the next lines; try the first pods of those that an event may help, on behalf of all their pods."""
         self.take_over()
         if not self._waiting:
-            self._steps = 0
+            self._steps = self._steps_above = 0
             return
         left, best, unasked, events, count = AT_ONCE, self._best(), _NOTHING, _NOTHING, 1
         while left > 0 and (index := self._next(best)) is not None:
@@ -158,7 +163,10 @@ class UnschedulablePods:
                 line.wake(event, nodes)
                 self._send_ahead(line, now)
                 best = self._best()
-        self._steps = 0 if self._next(best) is None else self._steps + 1
+        index = self._next(best)
+        self._steps = 0 if index is None else self._steps + 1
+        is_above = index is not None and self._waiting[index].rank[:1] < best[:1]
+        self._steps_above = self._steps_above + 1 if is_above else 0
 
     def _best(self) -> tuple[Any, ...]:
         best = self._places.active.first()
@@ -167,7 +175,7 @@ class UnschedulablePods:
     def _next(self, best: tuple[Any, ...]) -> int | None:
         """Return where the next line is that comes before the best active pod; if of higher priority, out of turn."""
         is_ahead = self._all_asked < self._asked and self._waiting[self._all_asked].rank[:1] < best[:1]
-        if is_ahead and self._steps < MANY_STEPS:  # else all would begin again with each event
+        if is_ahead and self._steps_above < MANY_STEPS:  # else all would begin again with each event
             return self._all_asked
         for index in (self._asked, self._all_asked):
             if index < len(self._waiting) and self._waiting[index].rank < best:
