@@ -273,6 +273,7 @@ class _Planner:
         """Yield the regions to try, or None for a pause; none if there is certainly no room."""
         gang, required, others = self.gang, self.gang.group.topology, len(rest)
         inside = [pod for pod in rest if pod.uid not in gang.unconstrained]
+        yield from self.cluster.view.prepare(machines)
         few = not required and others <= _FEW and not any(map(self._may_take_whole, rest))
         if few or not inside:
             yield ANYWHERE  # the trial itself costs less than to count the room

@@ -7,7 +7,9 @@ taken by name.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from itertools import groupby, islice
+from functools import reduce
+from itertools import chain, groupby, islice
+from operator import or_
 from typing import Final
 
 import attrs
@@ -54,7 +56,7 @@ def nodes_served(
     Return the claims by size, each with the nodes on which it gets an existing volume; of equal ones, only the last.
 
     Numbers decide, but where claims with other modes or selectors may take the volumes of a claim: the first
-    `_MOST_TRIED` of such nodes that have as many volumes in all are tried.
+    `_MOST_TRIED` of such nodes are tried, those that have as many volumes in all before others.
     """
     served = dict[str, tuple[PersistentVolumeClaim, NodeSet]]()
     asked, doubtful = dict[PersistentVolumeClaim, _Asked](), dict[Hashable, NodeSet]()
@@ -68,7 +70,9 @@ def nodes_served(
             nodes, possible = _nodes_with_enough(kind, list(asked.values()), among)
             doubtful[group_of(wish)] = doubtful.get(group_of(wish), NO_NODES) | less(possible, nodes)
         served[last.key] = last, nodes
-    for slot in islice(slots_of(_with_enough_in_all(view, asked, doubtful)), _MOST_TRIED):
+    enough = _with_enough_in_all(view, asked, doubtful)
+    others = less(reduce(or_, doubtful.values(), NO_NODES), enough)
+    for slot in islice(chain(slots_of(enough), slots_of(others)), _MOST_TRIED):
         for key, volume in _choose_volumes(view, slot, claims).items():
             if volume is not None and key in served:
                 served[key] = served[key][0], served[key][1] | 1 << slot
