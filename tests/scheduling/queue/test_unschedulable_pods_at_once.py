@@ -138,6 +138,40 @@ def test_no_pod_of_lower_priority_passes_another_meanwhile() -> None:
     assert [later(queue).pod.name for _ in range(2)] == ["high", "other2"]
 
 
+def test_thousands_of_lines_of_a_higher_priority_stop_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While each step brings an event, a pod waits for some steps, then one; with no pod to try, all are asked."""
+    monkeypatch.setattr(unschedulable_pods, "MANY_STEPS", 5)
+    queue, steps = queue_of_many(priority=1), list[int]()
+    for number in range(3):
+        queue.add(pod(f"other{number}"), 1.0)
+    queue.note(GONE, on=FULL)
+    while queue.count(Place.ACTIVE):
+        steps.append(1)
+        while queue.pop(1.0) is None:
+            steps[-1] += 1
+            queue.note(GONE, on=FULL)
+    assert steps == [5, 1, 1]
+    asked = 0
+    while queue.next_time() == -math.inf:
+        assert queue.pop(1.0) is None
+        asked += AT_ONCE
+    assert asked >= MANY
+
+
+def test_many_steps_for_others_do_not_end_the_precedence_of_a_higher_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenant's thousands of lines are never done; a refused pod of a higher priority is still asked first."""
+    monkeypatch.setattr(unschedulable_pods, "MANY_STEPS", 5)
+    queue = queue_of_many()
+    refuse(queue, pod("high", node_selector={"a": "b"}, priority=1))
+    for number in range(10):
+        queue.add(pod(f"other{number}"), 1.0)
+    for number in range(8):
+        queue.note(GONE, on=FULL)
+        assert later(queue).pod.name == f"other{number}"
+    queue.note(NODE_LABELS)
+    assert later(queue).pod.name == "high"
+
+
 def test_a_pod_that_goes_meanwhile_is_not_woken() -> None:
     """It is neither popped nor missed."""
     queue = queue_of_many()
