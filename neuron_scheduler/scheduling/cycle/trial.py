@@ -6,7 +6,7 @@ for single pods. Taking one back restores its nomination and its volumes, too. A
 than one on a fork, whose indexes are copied when they are first asked for.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import attrs
 
@@ -71,31 +71,34 @@ class Trial:
     def check(self) -> None:
         """Raise ChangedError if a pod is gone, or has another node, or its node would not take it any more."""
         changed = {name for name, before in self._rows.items() if not self._is_unchanged(name, before)}
+        keys = self._topology_keys() if changed else ()
         for taken in self.pods:
             pod, name = taken.pod, taken.decision.node_name
             if not self.cluster.is_assumed(pod.uid) or _is_gone(self.cluster, pod):
                 raise ChangedError
-            if name in changed and not self._still_takes(taken):
+            if name in changed and not self._still_takes(taken, keys):
                 raise ChangedError
 
     def _is_unchanged(self, name: str, before: NodeInfo | None) -> bool:
         row = self.cluster.node(name)
         return row is before and row is not None and not row.neuron_usage.double_booked
 
-    def _still_takes(self, taken: AssumedPod) -> bool:
+    def _still_takes(self, taken: AssumedPod, keys: Collection[str]) -> bool:
         before, row = self._rows[taken.decision.node_name], self.cluster.node(taken.decision.node_name)
         if row is None or before is None:
             return row is not None
-        now, then, keys = row.node.labels, before.node.labels, self._topology_keys(taken.pod)
+        now, then = row.node.labels, before.node.labels
         stays = all(now.get(key) == then.get(key) for key in keys)  # agents change other labels all the time
         return stays and still_takes(row, taken.pod, taken.decision.cores)
 
-    def _topology_keys(self, pod: Pod) -> set[str]:
-        """Return the labels by whose domains the pods of a trial were placed."""
-        constraints, group = pod.constraints, pod.group
-        of_group = () if group is None else (self.cluster.groups.group(group.key).topology,)
-        of_terms = [term.topology_key for term in constraints.terms_about_pods]
-        return {*of_terms, *(constraint.topology_key for constraint in constraints.spread), *of_group}
+    def _topology_keys(self) -> set[str]:
+        """Return the labels by whose domains the pods were placed, each beside the others."""
+        groups = {each.pod.group.key for each in self.pods if each.pod.group is not None}
+        keys = {self.cluster.groups.group(key).topology for key in groups}
+        for constraints in {id(each.pod.constraints): each.pod.constraints for each in self.pods}.values():
+            keys.update([term.topology_key for term in constraints.terms_about_pods])
+            keys.update([constraint.topology_key for constraint in constraints.spread])
+        return keys
 
     def undo(self, down_to: int = 0) -> None:
         """Take the last ones back until so many are left."""
