@@ -55,6 +55,20 @@ def later(queue: SchedulingQueue) -> QueuedPod:
     return queued
 
 
+def steps_of_others(queue: SchedulingQueue, count: int) -> list[int]:
+    """Add so many pods, and return how many steps there are before each, while each step brings an event."""
+    steps = list[int]()
+    for number in range(count):
+        queue.add(pod(f"other{number}"), 1.0)
+    queue.note(GONE, on=FULL)
+    while queue.count(Place.ACTIVE):
+        steps.append(1)
+        while queue.pop(1.0) is None:
+            steps[-1] += 1
+            queue.note(GONE, on=FULL)
+    return steps
+
+
 def test_an_event_is_looked_at_in_several_steps() -> None:
     """No pod is tried while another of higher priority is to be asked about the event, however many there are."""
     queue = queue_of_many(priority=1)
@@ -114,16 +128,7 @@ def test_nobody_is_passed_and_nothing_is_asked_twice(seed: int, monkeypatch: pyt
 
 def test_thousands_of_lines_leave_the_queue_time_for_others() -> None:
     """Once events take too many steps each younger pod waits for one more only, and every pod is asked in the end."""
-    queue, steps = queue_of_many(), list[int]()
-    for number in range(6):
-        queue.add(pod(f"other{number}"), 1.0)
-    queue.note(GONE, on=FULL)
-    while queue.count(Place.ACTIVE):
-        steps.append(1)
-        while queue.pop(1.0) is None:
-            steps[-1] += 1
-            queue.note(GONE, on=FULL)
-    assert steps == [FEW_STEPS, 1, 1, 1, 1, 1]
+    assert steps_of_others(queue_of_many(), 6) == [FEW_STEPS, 1, 1, 1, 1, 1]
 
 
 def test_no_pod_of_lower_priority_passes_another_meanwhile() -> None:
@@ -141,17 +146,8 @@ def test_no_pod_of_lower_priority_passes_another_meanwhile() -> None:
 def test_thousands_of_lines_of_a_higher_priority_stop_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """While each step brings an event, a pod waits for some steps, then one; with no pod to try, all are asked."""
     monkeypatch.setattr(unschedulable_pods, "MANY_STEPS", 5)
-    queue, steps = queue_of_many(priority=1), list[int]()
-    for number in range(3):
-        queue.add(pod(f"other{number}"), 1.0)
-    queue.note(GONE, on=FULL)
-    while queue.count(Place.ACTIVE):
-        steps.append(1)
-        while queue.pop(1.0) is None:
-            steps[-1] += 1
-            queue.note(GONE, on=FULL)
-    assert steps == [5, 1, 1]
-    asked = 0
+    queue, asked = queue_of_many(priority=1), 0
+    assert steps_of_others(queue, 3) == [5, 1, 1]
     while queue.next_time() == -math.inf:
         assert queue.pop(1.0) is None
         asked += AT_ONCE
