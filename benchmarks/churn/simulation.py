@@ -168,8 +168,10 @@ class Simulation:
         else:
             refused = found.fit_error(gang)
             for member in members:
-                together = found.plugins_for(member.pod)
-                self.queue.put_back_refused(member, refused.plugins, self.now, together=together, cause=refused.cause)
+                waits_for = found.plugins_for(member.pod)
+                self.queue.put_back_refused(
+                    member, refused.plugins, self.now, waits_for=waits_for, together=True, cause=refused.cause
+                )
 
     def _popped(self) -> QueuedPod | None:
         """Return the next pod; the queue may need several calls to look at the events."""

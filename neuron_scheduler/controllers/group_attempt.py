@@ -168,7 +168,8 @@ class GroupAttempts:
                 now,
                 is_preempting=member.is_preempting,
                 has_nomination=self.cluster.is_nominated(pod.uid),
-                together=refusal.plugins_for(pod),
+                waits_for=refusal.plugins_for(pod),
+                together=True,
                 cause=refused.cause,
             )
             for listener in self.attempts.listeners:

@@ -266,7 +266,7 @@ class PodAttempts:
             has_nomination=self.cluster.is_nominated(pod.uid),
             alone=after.alone or self.cluster.has_turn(pod.uid),
             cause=refused.cause,
-            against_preemption=after.plugins,
+            waits_for=after.plugins or refused.plugins,
         )
         self.metrics.count_attempt("unschedulable", pod.scheduler_name, now - started)
         log.info(NO_FIT if refused.nodes else NO_NODES, v=2, pod=pod.key, err=refused.text)

@@ -73,7 +73,7 @@ class PostFilter:
         text: why no pod is evicted; empty if some are.
         nomination: what its status is to say about its nominated node.
         held: its victims are being evicted.
-        plugins: those that would refuse it even without the pods of lower priority.
+        plugins: those whose answer has to change; empty for those that refused it.
         alone: this is not true of pods that are like it, because its status names a node.
     """
 

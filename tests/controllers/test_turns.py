@@ -245,7 +245,7 @@ def test_a_group_with_a_topology_gets_the_domain_that_drains_first(group: PodGro
     world.now += 5.0  # an inferred group waits for more members at first
     refused = popped(world.queue, world.now)
     for each in [refused, *run(world.queue.take_companions(group.key, world.now))]:
-        world.queue.put_back_refused(each, frozenset(), world.now, together=frozenset())
+        world.queue.put_back_refused(each, frozenset(), world.now, waits_for=frozenset(), together=True)
     world.now += HOUR
     run(world.turns.review())
     assert world.kept == {"m0": "n2", "m1": "n3"}

@@ -32,7 +32,7 @@ from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.cycle.filters import nomination_priorities, walk
 from neuron_scheduler.scheduling.cycle.index_warmup import asks_much
 from neuron_scheduler.scheduling.cycle.profile import Profile
-from neuron_scheduler.scheduling.cycle.refusals import counts_by_reason, refusals_among
+from neuron_scheduler.scheduling.cycle.refusals import counts_by_reason
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.plugins.contract import Refusal
 from neuron_scheduler.scheduling.plugins.inter_pod_affinity import BY_PLACED_PODS
@@ -107,7 +107,7 @@ class NoPreemption:
     Attributes:
         text: why, as it is appended to the message about the refused pod.
         gives_up: no node can be made to fit, so the pod loses its nomination.
-        plugins: the plugins that would refuse the pod even if other pods left.
+        plugins: the plugins whose answer has to change; empty for those that refused the pod.
     """
 
     text: str
@@ -167,7 +167,7 @@ class Comparison:
         refused: number of counted nodes that cannot be made to fit.
         without_victims: number of helpful nodes without a pod of lower priority.
         reasons, asked_reasons: how many nodes would refuse even if all pods of lower priority left.
-        plugins: the plugins that refused on these nodes.
+        plugins: the plugins whose answer has to change: that refused the pod, or would on these nodes.
     """
 
     helpful: int
@@ -253,10 +253,10 @@ def search(
         )
     reason = _not_eligible(cluster, pod, nomination, helpful)
     if reason:
-        return NoPreemption(f"preemption: {reason}")
+        return NoPreemption(f"preemption: {reason}", plugins=frozenset() if helpful else against)
     yield from cluster.view.prepare(lambda view: (view.postings(_priorities), view.postings(nomination_priorities)))
     comparison = Comparison(helpful.bit_count())
-    comparison.plugins.update(against)
+    comparison.plugins.update(against, refused.plugins if helpful else ())
     units = units or Units(cluster, DisruptionAllowance(budgets))
     incoming = Incoming(pod, profile, units.allowance, units)
     for below in _bounds(cluster, pod.priority) if helpful else ():
@@ -360,13 +360,15 @@ def resolvable_nodes(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[Node
     """
     Return the nodes where evictions could help, and the plugins that refuse the others.
 
-    These answer `UnschedulableAndUnresolvable`. The nodes may have changed since the pod was refused.
+    These answer `UnschedulableAndUnresolvable`. They are also asked about nodes that lack room now: upstream asks them
+    there when it tries the evictions. The nodes may have changed since the pod was refused.
     """
     nodes, plugins = cluster.view.live, set[str]()
-    for refusal in refusals_among(cluster, pod, profile, nodes):
-        if refusal.unresolvable and refusal.nodes:
-            nodes &= ~refusal.nodes
-            plugins.add(refusal.plugin)
+    for step in profile.steps_for(pod).filters:
+        for refusal in step.refuse(cluster.view, pod, nodes) if nodes else ():
+            if refusal.unresolvable and refusal.nodes:
+                nodes &= ~refusal.nodes
+                plugins.add(refusal.plugin)
     return nodes, frozenset(plugins)
 
 

@@ -176,8 +176,7 @@ class RefusalKind:
     What refused a pod, and which events may change that; many waiting pods share one.
 
     Attributes:
-        plugins: names of those whose answer has to change: that refused the pods last, or would refuse them even if
-            pods of lower priority left.
+        plugins: names of those whose answer has to change.
         hint_input: what those of the plugins that have a hint look at in the pods.
         interest: which other pods matter to them; None if no plugin that counts pods refused them.
         refused_by: names of those that refused them last.
@@ -195,24 +194,18 @@ class RefusalKind:
 def refusal_kind_of(
     pod: Pod,
     refused_by: frozenset[str],
+    waits_for: frozenset[str],
     *,
-    against_preemption: frozenset[str] = frozenset(),
     has_nomination: bool = False,
-    together: frozenset[str] | None = None,
 ) -> RefusalKind:
-    """
-    Return the kind of a pod that some plugins refused, and others would refuse whichever pods are preempted.
-
-    For one that is refused `together` with its group, these plugins count instead.
-    """
-    plugins = refused_by | against_preemption if together is None else together
+    """Return the kind of a pod that some plugins refused, and that waits for a change of the answers of some."""
     return RefusalKind(
-        plugins,
-        hint_input_of(pod, plugins, has_nomination=has_nomination),
-        interest_of(pod, plugins),
+        waits_for,
+        hint_input_of(pod, waits_for, has_nomination=has_nomination),
+        interest_of(pod, waits_for),
         pod.scheduler_name,
         refused_by,
-        pod.group.key if pod.group is not None and GROUP_TOPOLOGY in plugins else None,
+        pod.group.key if pod.group is not None and GROUP_TOPOLOGY in waits_for else None,
     )
 
 

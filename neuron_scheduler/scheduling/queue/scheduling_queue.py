@@ -259,38 +259,36 @@ class SchedulingQueue:
         is_preempting: bool = False,
         has_nomination: bool = False,
         alone: bool = False,
-        together: frozenset[str] | None = None,
+        waits_for: frozenset[str] | None = None,
+        together: bool = False,
         cause: Cause = Cause.ERROR,
-        against_preemption: frozenset[str] = frozenset(),
     ) -> None:
         """
-        Put a refused pod back: it waits for an event after which a refusing plugin could accept it.
+        Put a refused pod back: it waits for an event that may change the answer of a plugin.
 
-        Such an event may have come since the pod was popped. One that `is_preempting` waits for its release first.
-        `against_preemption` are the plugins that would refuse the pod whichever pods are preempted; an event may change
-        their answer, too. What refuses this pod refuses all pods of its signature, unless it is `alone`. Members that
-        are refused `together`, and keep no space, are a line for each kind of them. Its value are the plugins whose
-        answer has to change; any event may help if there are none.
+        By default that is one that refused it; any event may help if it `waits_for` none. Such an event may have come
+        since the pod was popped. One that `is_preempting` waits for its release first. What refuses this pod refuses
+        all pods of its signature, unless it is `alone`. Members that are refused `together`, and keep no space, are a
+        line for each kind of them.
         """
         if not self.holds(queued):
             return
         queued.cause = cause
-        if together is not None and queued.pod.group is not None:
+        if together and queued.pod.group is not None:
             self.groups.note_try(queued.pod.group.key, is_refused=True, has_room=has_nomination)
         self._places.backoff.count_refusal(queued, now)
-        kind = refusal_kind_of(
-            queued.pod, plugins, against_preemption=against_preemption, has_nomination=has_nomination, together=together
-        )
+        awaited = plugins if waits_for is None else waits_for
+        kind = refusal_kind_of(queued.pod, plugins, awaited, has_nomination=has_nomination)
         self._unschedulable.take_over()  # the events are older than this refusal, or are kept for this pod
         queued.is_preempting = is_preempting
         queued.missed |= self._in_flight.may_help(queued.pod, kind, self._row)
         self._move(queued, Place.UNSCHEDULABLE)
         if alone or is_preempting or has_nomination or queued.missed or BINDER in plugins:
             self._unschedulable.add(queued, (queued.pod.uid,), kind)
-        elif together is not None and queued.pod.group is not None:
+        elif together and queued.pod.group is not None:
             self._unschedulable.add(queued, (queued.pod.group, signature_of(queued.pod, frozenset())), kind)
         else:
-            self._unschedulable.add(queued, signature_of(queued.pod, plugins | against_preemption), kind)
+            self._unschedulable.add(queued, signature_of(queued.pod, awaited), kind)
         if queued.missed:
             self._wake(queued, now, "ScheduleAttemptFailure")
 

@@ -185,7 +185,7 @@ def become(old: Node, other: Node, cluster: Cluster) -> PendingEvents:
 
 def is_woken(members: tuple[Pod, ...], found: GroupRefusal, events: PendingEvents, cluster: Cluster) -> bool:
     """Return whether events may help any member of a refused group."""
-    kinds = [refusal_kind_of(each, found.reason.plugins, together=found.plugins_for(each)) for each in members]
+    kinds = [refusal_kind_of(each, found.reason.plugins, found.plugins_for(each)) for each in members]
     present = events.as_of_now(cluster.node)
     return any(any(present.wake_ups(each, kind)) for each, kind in zip(members, kinds, strict=True))
 

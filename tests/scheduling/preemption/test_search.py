@@ -337,7 +337,23 @@ def test_a_higher_pod_may_take_nominated_space() -> None:
     cluster.remove_pod("uid-low")
     assert schedule(cluster, pod("high", devices=16, priority=6)) == ("n", tuple(range(16)))
     result = answer(cluster, pod("mid", devices=16, priority=5))
-    assert result == NoPreemption(f"preemption: 0/1 nodes are available: 1 {NO_VICTIMS}.", gives_up=True)
+    assert result == NoPreemption(
+        f"preemption: 0/1 nodes are available: 1 {NO_VICTIMS}.", gives_up=True, plugins=frozenset({"NodeResourcesFit"})
+    )
+
+
+@pytest.mark.parametrize("never_preempts", [False, True])
+def test_what_refuses_every_node_is_all_that_a_pod_waits_for(*, never_preempts: bool) -> None:
+    """Beside thousands of such pods each end of another pod would wake them, and each search for victims."""
+    nobody = LabelSelector((Requirement("app", Operator.IN, ("nobody",)),))
+    near = (PodAffinityTerm(HOSTNAME_LABEL, nobody, frozenset({"default"})),)
+    cluster = cluster_of([trn1(), trn1("free")], [held("low", *range(16), priority=1)])
+    pending = pod("near", devices=16, priority=2, affinity=near, never_preempts=never_preempts)
+    assert refusal(cluster, pending).plugins == {"NodeResourcesFit", "InterPodAffinity"}
+    with mock.patch(f"{search.__module__}.victims_on", side_effect=AssertionError("no eviction can help")):
+        result = answer(cluster, pending)
+    assert isinstance(result, NoPreemption)
+    assert result.plugins == {"InterPodAffinity"}
 
 
 SPREAD = (

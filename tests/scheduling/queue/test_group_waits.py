@@ -80,7 +80,7 @@ class Fed:
     def put_back(self, members: list[QueuedPod], now: float, plugins: frozenset[str] = FIT) -> None:
         """Refuse members together."""
         for member in members:
-            self.queue.put_back_refused(member, plugins, now, together=plugins, cause=Cause.CAPACITY)
+            self.queue.put_back_refused(member, plugins, now, waits_for=plugins, together=True, cause=Cause.CAPACITY)
 
 
 def fed(*names: str, group: PodGroup = THREE, now: float = 0.0) -> Fed:
@@ -280,7 +280,7 @@ def test_a_refused_group_sleeps_through_what_cannot_help(any_event: bool) -> Non
     for name in "abc":
         world.see(name, cpu=2000)
     for member in world.trial(0.0):
-        world.queue.put_back_refused(member, FIT, 0.0, together=frozenset() if any_event else FIT)
+        world.queue.put_back_refused(member, FIT, 0.0, waits_for=frozenset() if any_event else FIT, together=True)
     gone = pod("x", on="n", cpu=9)
     world.queue.note(GONE, gone, on=NodeInfo(node("n", cpu=1999)))
     assert (world.queue.pop(100.0) is not None) == any_event
@@ -293,7 +293,7 @@ def test_a_refused_group_is_tried_when_another_scheduler_binds_a_member() -> Non
     world = fed("a", "b")
     world.see("launcher", scheduler_name="another")
     for member in world.trial(0.0):
-        world.queue.put_back_refused(member, FIT, 0.0, together=FIT)
+        world.queue.put_back_refused(member, FIT, 0.0, waits_for=FIT, together=True)
     assert world.queue.pop(10.0) is None
     world.see("launcher", 20.0, scheduler_name="another", on="n")
     assert names(world.trial(20.0)) == {"a", "b"}
@@ -619,7 +619,9 @@ def test_a_group_waits_for_no_turn_of_lower_priority(kept: str) -> None:
     assert names(members) == {"a", "b", "c"}
     world.queue.groups.charge("default", 0, 9.0, 0.0)
     for member in members:
-        world.queue.put_back_refused(member, FIT, 0.0, together=FIT, has_nomination=member.pod.name == kept)
+        world.queue.put_back_refused(
+            member, FIT, 0.0, waits_for=FIT, together=True, has_nomination=member.pod.name == kept
+        )
     world.queue.note(GONE)
     assert (world.queue.pop(5.0) is None) == (not kept)
 

@@ -47,7 +47,7 @@ def test_the_end_of_its_own_nomination_wakes_no_pod() -> None:
 def test_what_keeps_preemption_from_helping_may_change() -> None:
     """A pod that lacks space, and would be refused by its affinity if others left, is woken by either."""
     queue = queue_of("p")
-    queue.put_back_refused(popped(queue, 0.0), FIT, 0.0, against_preemption=AFFINITY)
+    queue.put_back_refused(popped(queue, 0.0), FIT, 0.0, waits_for=FIT | AFFINITY)
     assert queue.refused_by_plugin() == {("NodeResourcesFit", "default-scheduler"): 1}
     queue.note(ClusterEvent.NODE_LABELS)
     assert drain(queue, 1.0) == ["p"]

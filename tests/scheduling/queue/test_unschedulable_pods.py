@@ -242,11 +242,11 @@ def test_pods_of_other_labels_are_tried_where_labels_may_matter() -> None:
         queue, tried = new_queue(), []
         for job in jobs(3):
             queue.add(job, 0.0)
-            queue.put_back_refused(popped(queue, 0.0), plugins, 0.0, against_preemption=against)
+            queue.put_back_refused(popped(queue, 0.0), plugins, 0.0, waits_for=plugins | against)
         queue.note(GONE)
         while (queued := queue.pop(0.1)) is not None:
             tried.append(queued.pod.name)
-            queue.put_back_refused(queued, plugins, 0.1, against_preemption=against)
+            queue.put_back_refused(queued, plugins, 0.1, waits_for=plugins | against)
         assert len(tried) == tries
 
 

@@ -102,7 +102,7 @@ def test_nobody_is_passed_and_nothing_is_asked_twice(seed: int, monkeypatch: pyt
         deed = "come" if number < MANY else dice.choice(DEEDS if number < 600 else DEEDS[-1:])
         if deed == "come":
             new = pod(f"p{number}", cpu=number + 1, priority=dice.randint(0, 2))
-            number_of[refusal_kind_of(new, FIT).hint_input] = number
+            number_of[refusal_kind_of(new, FIT, FIT).hint_input] = number
             ready.add((-new.priority, number))
             queue.add(new, 1.0)
         elif deed == "go":
