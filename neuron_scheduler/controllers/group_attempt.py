@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
@@ -59,6 +60,7 @@ class GroupAttempts:
         self.queue.keep_events(queued)
         companions = await run_in_turns(self.queue.take_companions(key, self.clock()), self.clock, pause)
         await self.attempts.wait_for_list()
+        await anyio.lowlevel.checkpoint()  # what follows takes milliseconds for thousands of members
         started, commitments = self.clock(), list[Commitment]()
         members = [member for member in (queued, *companions) if self.queue.holds(member)]
         try:

@@ -77,7 +77,8 @@ def gang_of(cluster: Cluster, waiting: Sequence[Pod]) -> Gang:
         elsewhere = frozenset([uid for uid, pod in members.items() if pod.neuron is None or uid in kept])
     ordered = sorted(waiting, key=attrgetter("rank", "created"))
     ordered.sort(key=neuron_total_of, reverse=True)
-    ordered.sort(key=lambda pod: pod.uid not in kept)
+    if kept:
+        ordered.sort(key=lambda pod: pod.uid not in kept)
     placed = {uid: name for uid in members if (name := cluster.node_of(uid)) is not None}
     return Gang(group, tuple(ordered), placed, elsewhere, cluster.groups.title(key))
 
