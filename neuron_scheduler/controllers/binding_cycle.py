@@ -3,7 +3,8 @@ From an assumed decision to its definite outcome: bind the pod's volumes, then s
 
 Upstream: `bindingCycle` in `pkg/scheduler/schedule_one.go`. Many workers send Bindings for the first time, in the order
 of the decisions. A Binding that waits for another pod (`allocate_fence`) occupies no worker. A Binding in doubt keeps
-its pod's place; a few other workers send it again when it is due, and serve the namespaces in turns.
+its pod's place; a few other workers send it again when it is due, and serve the namespaces in turns. If its node is
+gone or another machine, it is not sent again, and the pod says what became of it.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from anyio.abc import TaskGroup
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers import extension_log
 from neuron_scheduler.controllers.allocate_fence import AllocateFence
-from neuron_scheduler.controllers.commitment import Commitment, note_freed, obstacle, refused_by
+from neuron_scheduler.controllers.commitment import Commitment, has_place, note_freed, obstacle, refused_by
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.controllers.volume_binder import VolumeBinder
 from neuron_scheduler.kube.writes.binder import Binder, Binding, BindOutcome, Bound, Fenced, Gone, InDoubt, Refused
@@ -180,12 +181,13 @@ class BindingCycle:
         self._doubtful[commitment.pod.namespace] -= 1
         if not self._doubtful[commitment.pod.namespace]:
             del self._doubtful[commitment.pod.namespace]
+        keeps_place = binding is not None and has_place(self.cluster, commitment)
+        found = None if keeps_place else obstacle(self.cluster, commitment, self.errors)
         if binding is None:
-            found = obstacle(self.cluster, commitment, self.errors)
             self._conclude(commitment, await self._bind(commitment) if found is None else found)
             return
         self.metrics.count_retry("binding")
-        self._conclude(commitment, await self.binder.try_again(binding))
+        self._conclude(commitment, await self.binder.try_again(binding, found))
 
     async def _bind(self, commitment: Commitment) -> BindOutcome | InDoubt:
         pod, annotations = commitment.requester.pod, commitment.annotations

@@ -109,6 +109,13 @@ def _obstacle(cluster: Cluster, commitment: Commitment) -> BindOutcome | None:
     return None
 
 
+def has_place(cluster: Cluster, commitment: Commitment) -> bool:
+    """Return whether the pod still has on its node what was decided; it has not if the node is another machine now."""
+    node_info = cluster.node(commitment.node_name)
+    pod_info = None if node_info is None else node_info.pod_infos.get(commitment.pod.uid)
+    return pod_info is not None and pod_info.cores == commitment.decision.cores
+
+
 def refused_by(error: Exception, commitment: Commitment, errors: UnexpectedErrors, *, task: str) -> Refused:
     """Report an unexpected exception in the work on a commitment, and return what it means: a refusal."""
     return Refused(0, errors.report(error, task=task, pod=commitment.pod.key))

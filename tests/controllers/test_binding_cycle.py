@@ -113,8 +113,10 @@ class World:
                           backoff=Backoff(lambda: 0.0))  # fmt: skip
         return await self.try_again(binding)
 
-    async def try_again(self, binding: Binding) -> BindOutcome | InDoubt:
-        """Try again."""
+    async def try_again(self, binding: Binding, lost: BindOutcome | None = None) -> BindOutcome | InDoubt:
+        """Try again, or find no node in the pod."""
+        if lost is not None:
+            return lost
         name = binding.pod.name
         self.tried.append(name)
         self.sent.append(binding.annotations)
@@ -282,6 +284,21 @@ async def test_what_happens_while_volumes_are_bound_counts() -> None:
         world.add("p", devices=4, volume_claims=("data",))
         await until(lambda: world.released == 1)
         assert (world.tried, world.cluster.assumed_count) == ([], 0)
+
+
+@pytest.mark.parametrize("anew", ["", "inf1.6xlarge"])
+async def test_a_binding_is_not_sent_again_to_another_machine(anew: str) -> None:
+    """Its node is gone, or made anew with the same name: the pod, which has no node, is decided again."""
+    world = World(outcomes={"p": IN_DOUBT})
+    async with running(world):
+        world.add("p", devices=8)
+        await until(lambda: world.count("p") > 2)
+        world.cluster.remove_node("n")
+        if anew:
+            world.cluster.put_node(node("n", anew, uid="another"))
+        tries = world.count("p")
+        await until(lambda: world.cluster.node_of("uid-p") is None)
+        assert world.count("p") <= tries + 1  # one may have been under way
 
 
 async def test_what_happens_while_a_pod_waits_behind_doubts_counts() -> None:

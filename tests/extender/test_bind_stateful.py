@@ -66,11 +66,11 @@ class Chaos(Road):
         binding = Binding(pod=pod, path="", body=b"", node_name=node_name, annotations=annotations, backoff=backoff)
         return await self.try_again(binding)
 
-    async def try_again(self, binding: Binding) -> BindOutcome | InDoubt:
+    async def try_again(self, binding: Binding, lost: BindOutcome | None = None) -> BindOutcome | InDoubt:
         """Commit, refuse, or leave the outcome unknown."""
         for _ in range(self.dice.randint(0, 8)):
             await anyio.lowlevel.checkpoint()
-        if not self.leads:
+        if not self.leads and lost is None:
             return InDoubt(binding, 0.0) if binding.unknown else Fenced()
         stored = self.stored.get(binding.pod.key)
         if stored is None:
@@ -78,7 +78,7 @@ class Chaos(Road):
         if stored.node_name or stored.terminating:
             ours = stored.node_name == binding.node_name and stored.allocation == dict(binding.annotations)
             return Bound() if ours else Refused(409, "already assigned")
-        return self.by_chance(binding, stored)
+        return lost or self.by_chance(binding, stored)
 
     def by_chance(self, binding: Binding, stored: Pod) -> BindOutcome | InDoubt:
         """Answer a Binding that could be committed."""

@@ -146,8 +146,8 @@ class World:
     def report_doubt(self, pod: Pod, message: str) -> None:
         """Never happens."""
 
-    async def try_again(self, binding: Binding) -> BindOutcome:
-        raise AssertionError(binding)
+    async def try_again(self, binding: Binding, lost: BindOutcome | None = None) -> BindOutcome:
+        raise AssertionError(binding, lost)
 
     def report_preemption(self, victim: Pod, preemptor: Pod, node_name: str) -> None:
         """Do nothing."""

@@ -3,7 +3,7 @@ Commit a decision with one POST of a Binding, and find out for certain what beca
 
 The API server merges the Binding's annotations into the pod in the transaction that sets `spec.nodeName`. Without its
 answer (timeout, reset, 5xx, a proxy's page) the outcome is unknown: a stopped API server has committed a Binding after
-its client had given up. So the identical Binding is sent again until the answer is definite.
+its client had given up. So the identical Binding is sent again until the answer is definite, or its node is lost.
 """
 
 import math
@@ -43,6 +43,7 @@ TOO_LARGE: Final = (
     "the pod is too large: etcd cannot store it with the annotations of its Binding; remove annotations or labels from "
     "it, or create it again with less in its spec"
 )
+_LOST: Final = ApiError(409, message="the chosen node is gone, or another machine")
 
 log = logs.logger(__name__)
 
@@ -187,11 +188,15 @@ class Binder:
         self._open.add(binding)
         return await self.try_again(binding)
 
-    async def try_again(self, binding: Binding) -> BindOutcome | InDoubt:
-        """Send the identical Binding once more; for exceptions and cancellation see `bind`."""
+    async def try_again(self, binding: Binding, lost: BindOutcome | None = None) -> BindOutcome | InDoubt:
+        """
+        Send the identical Binding once more; for exceptions and cancellation see `bind`.
+
+        If its node is lost, nothing is sent, but the pod is read: `lost` is the outcome if it has no node.
+        """
         binding.tries += 1
         try:
-            outcome = await self._try(binding)
+            outcome = await (self._try(binding) if lost is None else self._read_back(binding, _LOST, lost))
         except Exception as error:  # noqa: BLE001 - something may have been sent
             outcome = self._handle_unexpected(binding, error)
         if not isinstance(outcome, InDoubt):
@@ -265,7 +270,9 @@ class Binder:
             self.on_stale()
         return sentence
 
-    async def _read_back(self, binding: Binding, conflict: ApiError) -> BindOutcome | InDoubt:
+    async def _read_back(
+        self, binding: Binding, conflict: ApiError, lost: BindOutcome | None = None
+    ) -> BindOutcome | InDoubt:
         """
         Find out with a consistent GET whether the conflict is with our own Binding; else the Binding is sent again.
 
@@ -275,7 +282,7 @@ class Binder:
         outcome: BindOutcome | None = None
         try:
             answer = await self.client.request("GET", binding.path, timeout=READ_TIMEOUT)
-            outcome = _outcome_in(await stored_pod(answer.body), binding, conflict)
+            outcome = _outcome_in(await stored_pod(answer.body), binding, conflict) or lost
         except ApiError as error:
             outcome = Gone() if error.is_gone("pods", binding.pod.name, binding.pod.uid) else None
         except (UnreachableError, ValueError, RecursionError):
@@ -291,7 +298,7 @@ class Binder:
 def _outcome_in(pod: wire.ReadBackPod, binding: Binding, conflict: ApiError) -> BindOutcome | None:
     """Return the outcome of a Binding that its pod shows; None if the Binding may still succeed or be repeated."""
     if (pod.kind, pod.metadata.name) != ("Pod", binding.pod.name) or not pod.metadata.uid:
-        return None  # not an API server's answer
+        raise ValueError("not an API server's answer")
     if pod.metadata.uid != binding.pod.uid:
         return Gone()
     if pod.spec.node_name == binding.node_name and _has_all(pod.metadata.annotations or {}, binding.annotations):

@@ -43,6 +43,7 @@ POD = Pod(uid="u1", namespace="d", name="p", annotations_size=10)
 SENT = {"AWS_NEURON_IDS": "0,1", "NEURON_ALLOCATED": "false", "neuron-scheduler/leader": "me"}
 CREATED = answer({"kind": "Status", "apiVersion": "v1", "status": "Success"}, status=201)
 GONE = refuse(404, "NotFound", kind="pods", name="p")
+HTML = "<html><title>404</title></html>"
 TAKEN = refuse(409, "Conflict", 'pod p is already assigned to node "n1"', kind="pods/binding")
 
 
@@ -71,7 +72,7 @@ DEEP = answer(
 
 
 async def bound(
-    *script: Answer, may_bind: Callable[[], bool] = lambda: True
+    *script: Answer, may_bind: Callable[[], bool] = lambda: True, lost: BindOutcome | None = None
 ) -> tuple[BindOutcome | InDoubt, Binder, Scripted]:
     """Bind the pod, and try again as long as the script has an answer."""
     async with scripted(*script, impatient=True) as (server, client):
@@ -88,7 +89,7 @@ async def bound(
             tried = await binder.bind(POD, "n1", SENT)
             while isinstance(tried, InDoubt) and server.script:
                 assert binder.in_flight == 1
-                tried = await binder.try_again(tried.binding)
+                tried = await binder.try_again(tried.binding, lost)
     assert not server.script
     return tried, binder, server
 
@@ -156,6 +157,28 @@ async def test_outcomes(sentence: str) -> None:
     assert (binder.in_flight, binder.in_doubt, binder.is_resolved) == (0, 0, True)
     posts = [seen.body for seen in server.seen if seen.method == "POST"]
     assert len(set(posts)) == 1
+
+
+LOST = Refused(0, "node not found")
+
+
+@pytest.mark.parametrize(
+    ("script", "want"),
+    [
+        ([OURS], Bound()),
+        ([stands(node="n2")], Refused(409, "the chosen node is gone, or another machine")),
+        ([GONE], Gone()),
+        ([stands()], LOST),
+        ([refuse(500), reset, answer(HTML), stands()], LOST),
+    ],
+)
+async def test_a_binding_without_its_node_is_looked_up(script: list[Answer], want: BindOutcome) -> None:
+    """Nothing is sent, and the pod says what became of the tries before."""
+    outcome, binder, server = await bound(reset, *script, lost=LOST)
+
+    assert want == outcome
+    assert binder.is_resolved
+    assert [seen.method for seen in server.seen] == ["POST", *["GET"] * len(script)]
 
 
 async def test_fenced_before_the_first_try() -> None:
@@ -276,9 +299,6 @@ def test_the_policy_refuses_in_these_words() -> None:
     policy = next(yaml.safe_load_all(MANIFEST.read_text()))
     assert policy["spec"]["validations"][0]["message"] == REFUSAL
     assert REFUSAL.startswith(NOT_THE_HOLDER)
-
-
-HTML = "<html><title>404</title></html>"
 
 
 FOREIGN: dict[str, list[Answer]] = {
