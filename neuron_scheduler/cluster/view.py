@@ -14,6 +14,8 @@ from neuron_scheduler.cluster.index.indexes import DerivedIndex
 from neuron_scheduler.cluster.index.labels import domain, integer_label, label
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot
 from neuron_scheduler.cluster.index.postings import Postings, Values
+from neuron_scheduler.cluster.index.rollup import Domains
+from neuron_scheduler.cluster.index.sums import Totals
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.tables.affinity_terms import TermKind
 from neuron_scheduler.cluster.tables.demand import Demand
@@ -28,6 +30,7 @@ from neuron_scheduler.model.selectors import PodAffinityTerm
 from neuron_scheduler.model.volumes import PersistentVolumeClaim
 
 _Data = TypeVar("_Data", Postings, Column)
+_Definition = TypeVar("_Definition", bound=Hashable)
 
 
 class Overlay(Hashable, Protocol):
@@ -216,19 +219,16 @@ class View:
         return all(map(table.of_rows.is_ready, asked.of_rows)) and all(map(table.of_nodes.is_ready, asked.of_nodes))
 
     def counts(self, definition: PodQuery) -> Column:
-        return self._table.pods.counts(definition)
+        """Return how many pods match a selector on each node."""
+        return self._totals(self._table.pods, definition, "")
 
     def totals(self, definition: PodQuery, key: str) -> Column:
         """Return how many pods match a selector in each node's domain of a label; 0 where the node lacks it."""
-        table = self._table
-        return table.pods.totals(definition, table.domains(key))
+        return self._totals(self._table.pods, definition, key)
 
     def sums(self, number_of: Callable[[NodeInfo], int], key: str) -> Column:
         """Return at each node the sum of a number of the rows of its domain of a label; 0 where it lacks that."""
-        table = self._table
-        if key not in table.offered.labels:
-            return Column()
-        return table.sums.totals(number_of, table.domains(key), table.of_rows.log, table.slots)
+        return self._totals(self._table.sums, number_of, key)
 
     def terms_of_placed_pods(self, kind: TermKind, pod: Pod) -> Iterable[tuple[PodAffinityTerm, Column]]:
         """Return each term of placed pods that matches a pod, with how many pods have it in each node's domain."""
@@ -258,6 +258,9 @@ class View:
         """Return the same cluster with an overlay over every row; counts of pods stay those without it."""
         return attrs.evolve(self, overlay=overlay)
 
+    def _totals(self, totals: Totals[_Definition, Any], definition: _Definition, key: str) -> Column:
+        return totals.totals(definition, _domains(self._table, key))
+
     def _overlaid(self, overlay: Overlay, definition: Callable[[NodeInfo], Any], index_type: type[_Data]) -> _Data:
         table = self._table
         return cast(_Data, table.of_rows.derive(_derived_index(table, overlay, definition, index_type), table.slots))
@@ -284,33 +287,6 @@ class RecordingView(View):
         lacks = self._overlay is None and self._lacks_of_rows(number_of, Column)
         return Column() if lacks else super().column(number_of)
 
-    def counts(self, definition: PodQuery) -> Column:
-        pods = self._table.pods
-        if pods.is_ready(definition):
-            return super().counts(definition)
-        self.requests.lacking[definition] = lambda: pods.prepare(definition)
-        self.requests.comparisons += pods.most_compared(definition)
-        return Column()
-
-    def totals(self, definition: PodQuery, key: str) -> Column:
-        table = self._table
-        if not self._lacks_domains(key) and table.pods.is_ready(definition, table.domains(key)):
-            return super().totals(definition, key)
-        self.requests.lacking[definition, key] = lambda: table.pods.prepare(definition, lambda: table.domains(key))
-        self.requests.comparisons += table.pods.most_compared(definition)
-        return Column()
-
-    def sums(self, number_of: Callable[[NodeInfo], int], key: str) -> Column:
-        table = self._table
-        if key not in table.offered.labels or (
-            not self._lacks_domains(key) and table.sums.is_ready(number_of, key, table.of_rows.log)
-        ):
-            return super().sums(number_of, key)
-        self.requests.lacking[number_of, key] = lambda: table.sums.prepare(
-            number_of, lambda: table.domains(key), table.of_rows.log, table.slots
-        )
-        return Column()
-
     def free_volumes(self, wish: PersistentVolumeClaim) -> Column:
         free, table = self.volumes.free, self._table
         if free.is_ready(wish, table):
@@ -319,12 +295,20 @@ class RecordingView(View):
         self.requests.comparisons += len(table.slots)
         return Column()
 
+    def _totals(self, totals: Totals[_Definition, Any], definition: _Definition, key: str) -> Column:
+        table = self._table
+        if not self._lacks_domains(key) and totals.is_ready(definition, _domains(table, key)):
+            return super()._totals(totals, definition, key)
+        self.requests.lacking[definition, key] = lambda: totals.prepare(definition, lambda: _domains(table, key))
+        self.requests.comparisons += totals.most_compared(definition)
+        return Column()
+
     def terms_of_placed_pods(self, kind: TermKind, pod: Pod) -> Iterable[tuple[PodAffinityTerm, Column]]:
         """Record the requests, and leave out the terms whose domains are not ready."""
         table = self._table
-        for term, pods_with_term in table.terms.matching_terms(kind, pod, self.namespaces.labels(pod.namespace)):
+        for term in table.terms.matching_terms(kind, pod, self.namespaces.labels(pod.namespace)):
             if not self._lacks_domains(term.topology_key):
-                yield term, pods_with_term.totals(table.domains(term.topology_key))
+                yield term, table.terms.totals(kind, term, table.domains(term.topology_key))
 
     def _overlaid(self, overlay: Overlay, definition: Callable[[NodeInfo], Any], index_type: type[_Data]) -> _Data:
         """Record the request, with the indexes that the one under the overlay derives from."""
@@ -361,6 +345,11 @@ class RecordingView(View):
     def _lacks_domains(self, key: str) -> bool:
         """Record the request of a label's domains, and return whether they are not ready."""
         return key in self._table.offered.labels and self._lacks_of_nodes(domain(key), Postings)
+
+
+def _domains(table: NodeTable, key: str) -> Domains | None:
+    """Return the domains of a label; None without a label, for the nodes themselves."""
+    return table.domains(key) if key else None
 
 
 def _derived_index(

@@ -14,6 +14,7 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.index import sums
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, on_node, with_pod, without_pod
 from neuron_scheduler.cluster.rows.pod_info import pod_info_of
 from neuron_scheduler.cluster.tables import nodes, pods as pod_table
@@ -109,8 +110,8 @@ def short_memory() -> Iterator[None]:
     """Make the limits of the tables so low that counts are dropped and built again."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pod_table, "_MOST_LOGGED", 8)
-        patch.setattr(pod_table, "_WORTH_READING", 2)
-        patch.setattr(pod_table, "_MOST_COLUMNS", 16)
+        patch.setattr(sums, "_WORTH_READING", 2)
+        patch.setattr(sums, "_MOST", 16)
         patch.setattr(nodes, "_MOST_RELABELINGS", 8)
         patch.setattr(nodes, "_MOST_HOLES", 0)
         yield

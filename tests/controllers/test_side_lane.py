@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.tables import pods
+from neuron_scheduler.cluster.index import sums
 from neuron_scheduler.controllers import side_lane
 from neuron_scheduler.controllers.side_lane import SideLane
 from neuron_scheduler.model.node import HOSTNAME_LABEL
@@ -95,7 +95,7 @@ async def test_it_pauses_and_leaves_nothing_to_the_decision(cluster: Cluster, co
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lane.prepare, queued)
         tasks.start_soon(watch)
-    assert 0 < longest <= 2 * pods._AT_ONCE
+    assert 0 < longest <= 2 * sums.AT_ONCE
     assert lane.next() is queued
     assert not asks_much(queued.pod) or queued.prepared
     compared[0] = 0
@@ -129,7 +129,7 @@ async def test_pods_that_come_meanwhile_are_counted(cluster: Cluster) -> None:
     lane = lane_of(cluster, queue)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lane.prepare, queued)
-        for i in range(3 * pods._AT_ONCE):
+        for i in range(3 * sums.AT_ONCE):
             cluster.put_pod(pod(f"new{i}", on="m", cpu=1, labels={"x1": "y"} if i == 5 else {}))
             await anyio.lowlevel.checkpoint()
     assert lane.next() is queued
@@ -169,7 +169,7 @@ async def test_too_much_happens(cluster: Cluster, monkeypatch: pytest.MonkeyPatc
     queue.add(hostile(), 0.0)
     queued = queue.pop(0.0)
     assert queued is not None
-    monkeypatch.setattr(pods, "_MOST_LOGGED", 0)  # the log of changes is cut at once
+    monkeypatch.setattr("neuron_scheduler.cluster.tables.pods._MOST_LOGGED", 0)  # the log of changes is cut at once
     lane = lane_of(cluster, queue)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lane.prepare, queued)

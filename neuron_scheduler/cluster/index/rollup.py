@@ -42,10 +42,8 @@ class Domains:
     def domain_of_slot(self, slot: Slot) -> str | None:
         return self.domain_of_node(self.nodes[slot])
 
-    def moved_since(self, position: int) -> Mapping[Slot, str | None] | None:
-        """Return the slots that had another domain at a position, with that domain; None if the log starts later."""
-        if not self.relabelings.covers(position):
-            return None
+    def moved_since(self, position: int) -> Mapping[Slot, str | None]:
+        """Return the slots that had another domain at a position that the log covers, with that domain."""
         earlier: dict[Slot, str | None] = {}
         for slot, before in self.relabelings.changes_since(position):
             earlier.setdefault(slot, self.domain_of_node(before))
@@ -55,26 +53,34 @@ class Domains:
         return None if node is None else domain_of(node, self.key)
 
 
+def larger(domains: Domains | None) -> Domains | None:
+    """Return domains of several nodes; None if each node is one by itself."""
+    return None if domains is None or domains.has_only_single_nodes else domains
+
+
 @attrs.define(eq=False)
 class Rollup:
     """
-    Sums by domain; `totals` has at each node the sum of its domain.
+    Sums by domain; `totals` has at each node the sum of its domain. Without domains it has the number of the node.
 
     It keeps no domains: a thousand rollups that are not used would keep a list of all nodes each.
     """
 
     totals: Column
-    _numbers: dict[Slot, int]
-    _by_domain: dict[str, int]
-    _position: int
+    _numbers: dict[Slot, int] = attrs.field(factory=dict)
+    _by_domain: dict[str, int] = attrs.field(factory=dict)
+    _position: int | None = None  # in the log of relabelings; None without domains
 
     @classmethod
-    def build(cls, numbers: dict[Slot, int], domains: Domains) -> Iterator[Self]:
+    def build(cls, numbers: dict[Slot, int], domains: Domains | None) -> Iterator[Self]:
         """
         Sum up the numbers above 0, by slot; the rollup keeps and changes the mapping.
 
         Yields the rollup after each step; the last one is complete. `follow` applies what nodes have changed meanwhile.
         """
+        if domains is None:
+            yield cls(Column.sparse(numbers))
+            return
         rollup, nodes, postings = cls(Column(), numbers, {}, domains.relabelings.end), domains.nodes, domains.postings
         if len(numbers) >= _FEW:  # else there is no pause before all is read
             nodes, postings = list(nodes), postings.fork()
@@ -97,23 +103,35 @@ class Rollup:
                 yield rollup
         yield rollup
 
-    def can_follow(self, domains: Domains) -> bool:
+    def totals_in(self, domains: Domains | None) -> Column:
+        """Return the totals of the nodes that have a domain, 0 elsewhere; also if each node is one by itself."""
+        if domains is None or self._position is not None:
+            return self.totals
+        keyed = domains.postings.keyed
+        return self.totals.mask(keyed) if self.totals.positive & ~keyed else self.totals
+
+    def can_follow(self, domains: Domains | None) -> bool:
+        """Return whether it is of these domains, and the log has what nodes have changed since."""
+        if domains is None or self._position is None:
+            return domains is None and self._position is None
         return domains.relabelings.covers(self._position)
 
-    def add(self, slot: Slot, change: int, domains: Domains) -> None:
+    def add(self, slot: Slot, change: int, domains: Domains | None) -> None:
         """Change the number of a slot; the rollup must have followed these domains."""
+        if domains is None:
+            number = self.totals.value(slot)
+            self.totals.replace(slot, number, number + change)
+            return
         self._numbers[slot] = self._numbers.get(slot, 0) + change
         domain = domains.domain_of_slot(slot)
         if domain is not None:
             self._shift(domain, change, domains.postings.get(domain))
 
-    def follow(self, domains: Domains) -> bool:
-        """Apply changes of the nodes' domains since the last time; False if the log does not go back that far."""
-        if self._position == domains.relabelings.end:
-            return True
+    def follow(self, domains: Domains | None) -> None:
+        """Apply changes of the nodes' domains since the last time; it must be able to."""
+        if domains is None or self._position is None or self._position == domains.relabelings.end:
+            return
         moved = domains.moved_since(self._position)
-        if moved is None:
-            return False
         self._position = domains.relabelings.end
         changes: dict[str, int] = {}
         current = {slot: domains.domain_of_slot(slot) for slot in moved}
@@ -128,7 +146,6 @@ class Rollup:
             self._shift(domain, change, domains.postings.get(domain) & ~arrived if change else NO_NODES)
         for domain in {domain for domain in current.values() if domain is not None}:
             self.totals.flip(self._by_domain[domain], domains.postings.get(domain) & arrived)
-        return True
 
     def _shift(self, domain: str, change: int, nodes: NodeSet) -> None:
         """Change the sum of a domain, and the totals of nodes in it."""

@@ -9,14 +9,14 @@ import enum
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import attrs
 
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.copy_on_write import CopyOnWrite
 from neuron_scheduler.cluster.index.nodeset import Slot
-from neuron_scheduler.cluster.index.rollup import Domains, Rollup
+from neuron_scheduler.cluster.index.rollup import Domains, Rollup, larger
 from neuron_scheduler.model.pod import NO_CONSTRAINTS, Constraints, Pod
 from neuron_scheduler.model.selectors import Operator, PodAffinityTerm
 
@@ -44,12 +44,8 @@ class TermKind(enum.StrEnum):
 
 
 _KINDS = tuple(TermKind)
+_Term = tuple[TermKind, PodAffinityTerm]
 _terms_of = attrgetter(*_KINDS)
-
-
-@attrs.frozen(eq=False)
-class _Mark:
-    """Stands for a table, or for the time of a table between two forks of it; it is compared by identity."""
 
 
 @attrs.define(eq=False)
@@ -57,67 +53,26 @@ class _PodsWithTerm:
     """
     How many pods on each node have a term.
 
-    `_totals` is a column over nodes if every node has a domain of its own, else a rollup; `_pending` are the changes
-    that it does not contain yet.
-
     Attributes:
         posted: where the term is posted.
         namespace: the first pod's; the term counts towards its limit.
-        table: the table whose totals these are; forks of it have this object too, until they ask for totals.
-        version: the table's when this was made: in a later one, forks have it too, and it must not be changed.
         numbers: pods by slot, where there are any.
     """
 
-    posted: tuple[_Posting, ...]
-    namespace: str
-    table: _Mark
-    version: _Mark
+    posted: tuple[_Posting, ...] = ()
+    namespace: str = ""
     numbers: dict[Slot, int] = attrs.field(factory=dict)
-    _totals: Column | Rollup | None = None
-    _pending: list[tuple[Slot, int]] = attrs.field(factory=list)
 
-    def add(self, slot: Slot, change: int) -> None:
-        number = self.numbers.get(slot, 0) + change
-        if number:
-            self.numbers[slot] = number
-        else:
-            del self.numbers[slot]
-        if self._totals is None:
-            return
-        self._pending.append((slot, change))
-        if len(self._pending) > len(self.numbers) + _WORTH_APPLYING:
-            self._totals = None
-            self._pending.clear()
+    def copy(self) -> Self:
+        return type(self)(self.posted, self.namespace, dict(self.numbers))
 
-    def copy_for(self, table: _Mark, version: _Mark) -> "_PodsWithTerm":
-        """Return a copy for a table; it keeps the totals if they are that table's."""
-        copy = _PodsWithTerm(self.posted, self.namespace, table, version, dict(self.numbers))
-        if self.table is table:
-            copy._totals, copy._pending = self._totals, list(self._pending)
-        return copy
 
-    def totals(self, domains: Domains) -> Column:
-        """Return how many pods have the term in the domain of each slot."""
-        totals = self._totals
-        if domains.has_only_single_nodes:
-            if not isinstance(totals, Column):
-                totals = self._totals = Column.sparse(self.numbers)
-                self._pending.clear()
-        elif not isinstance(totals, Rollup) or not totals.follow(domains):
-            *_, totals = Rollup.build(dict(self.numbers), domains)
-            self._totals = totals
-            self._pending.clear()
-        for slot, change in self._pending:
-            if isinstance(totals, Rollup):
-                totals.add(slot, change, domains)
-            else:
-                number = totals.value(slot)
-                totals.replace(slot, number, number + change)
-        self._pending.clear()
-        if isinstance(totals, Rollup):
-            return totals.totals
-        keyed = domains.postings.keyed
-        return totals.mask(keyed) if totals.positive & ~keyed else totals
+@attrs.define(eq=False)
+class _Totals:
+    """The pods with a term by domain, and the changes that the rollup does not contain yet."""
+
+    rollup: Rollup
+    pending: list[tuple[Slot, int]] = attrs.field(factory=list)
 
 
 @attrs.define(eq=False)
@@ -133,12 +88,11 @@ class TermTable:
     """
 
     _directories: dict[TermKind, _Directory] = attrs.field(factory=lambda: {kind: CopyOnWrite() for kind in TermKind})
-    _pods_with: dict[tuple[TermKind, PodAffinityTerm], _PodsWithTerm] = attrs.field(factory=dict)
+    _pods_with: CopyOnWrite[_Term, _PodsWithTerm] = attrs.field(factory=CopyOnWrite)
+    _totals: dict[_Term, _Totals] = attrs.field(factory=dict)
     _of_namespace: Counter[str] = attrs.field(factory=Counter)
     _left_out: Counter[tuple[str, TermKind, PodAffinityTerm]] = attrs.field(factory=Counter)
     changes: int = 0
-    _itself: _Mark = attrs.field(factory=_Mark)  # a reference to the table would be a circle
-    _version: _Mark = attrs.field(factory=_Mark)
 
     def replace(self, slot: Slot, old: Pod | None, new: Pod | None) -> None:
         """Replace the terms of a pod on a node by those of its new state; None if it is not there."""
@@ -161,21 +115,33 @@ class TermTable:
 
     @property
     def has_any(self) -> bool:
-        return bool(self._pods_with)
+        return bool(self._pods_with.by_key)
 
     def has_terms(self, kind: TermKind) -> bool:
         return bool(self._directories[kind].by_key)
 
     def matching_terms(
         self, kind: TermKind, pod: Pod, namespace_labels: Mapping[str, str]
-    ) -> Iterator[tuple[PodAffinityTerm, _PodsWithTerm]]:
-        """Yield the terms that match a pod, whose namespace has these labels, with the pods that have them."""
+    ) -> Iterator[PodAffinityTerm]:
+        """Yield the terms that match a pod, whose namespace has these labels."""
         directory = self._directories[kind].by_key
         for namespace in (pod.namespace, None) if directory else ():
             for equality in (*pod.labels.items(), None):
                 for term in directory.get((namespace, equality), ()):
                     if _matches(term, pod, namespace_labels):
-                        yield term, self._with_own_totals((kind, term))
+                        yield term
+
+    def totals(self, kind: TermKind, term: PodAffinityTerm, domains: Domains) -> Column:
+        """Return how many pods have a term in the domain of each slot."""
+        known, within = self._totals.get((kind, term)), larger(domains)
+        if known is None or not known.rollup.can_follow(within):
+            *_, rollup = Rollup.build(dict(self._pods_with.by_key[kind, term].numbers), within)
+            known = self._totals[kind, term] = _Totals(rollup)
+        known.rollup.follow(within)
+        for slot, change in known.pending:
+            known.rollup.add(slot, change, within)
+        known.pending.clear()
+        return known.rollup.totals_in(domains)
 
     def terms_of(self, kind: TermKind, pod: Pod) -> Sequence[PodAffinityTerm]:
         """Return the terms of a pod on a node, without those that are ignored."""
@@ -184,54 +150,48 @@ class TermTable:
         return [term for term in terms if (pod.uid, kind, term) not in left_out] if left_out else terms
 
     def fork(self) -> "TermTable":
-        """
-        Return an independent copy, which counts totals anew; a term's numbers are copied when one of the two changes.
-        """
-        self._version = _Mark()
+        """Return an independent copy, which counts totals anew."""
         return TermTable(
             directories={kind: directory.copy() for kind, directory in self._directories.items()},
-            pods_with=dict(self._pods_with),
+            pods_with=self._pods_with.copy(),
             of_namespace=self._of_namespace.copy(),
             left_out=self._left_out.copy(),
         )
 
-    def _with_own_totals(self, key: tuple[TermKind, PodAffinityTerm]) -> _PodsWithTerm:
-        """Return the pods with a term, with totals that are this table's own."""
-        pods_with_term = self._pods_with[key]
-        if pods_with_term.table is not self._itself:
-            pods_with_term = self._pods_with[key] = pods_with_term.copy_for(self._itself, self._version)
-        return pods_with_term
-
-    def _to_change(self, key: tuple[TermKind, PodAffinityTerm]) -> _PodsWithTerm:
-        """Return the pods with a term, copied first if a fork may have them."""
-        pods_with_term = self._pods_with[key]
-        if pods_with_term.version is not self._version:
-            pods_with_term = self._pods_with[key] = pods_with_term.copy_for(self._itself, self._version)
+    def _change(self, kind: TermKind, term: PodAffinityTerm, slot: Slot, change: int) -> _PodsWithTerm:
+        pods_with_term, totals = self._pods_with.to_change((kind, term), _PodsWithTerm), self._totals.get((kind, term))
+        numbers = pods_with_term.numbers
+        numbers[slot] = numbers.get(slot, 0) + change
+        if not numbers[slot]:
+            del numbers[slot]
+        if totals is not None:
+            totals.pending.append((slot, change))
+            if len(totals.pending) > len(numbers) + _WORTH_APPLYING:
+                del self._totals[kind, term]
         return pods_with_term
 
     def _add(self, kind: TermKind, term: PodAffinityTerm, slot: Slot, pod: Pod) -> None:
-        known = (kind, term) in self._pods_with
+        known = (kind, term) in self._pods_with.by_key
         if not known and self._of_namespace[pod.namespace] >= MOST_OF_A_NAMESPACE:
             self._left_out[pod.uid, kind, term] += 1
             return
+        pods_with_term = self._change(kind, term, slot, 1)
         if not known:
             self._of_namespace[pod.namespace] += 1
             directory = self._directories[kind]
-            posted = tuple(_postings_for(directory, term))
-            for posting in posted:
+            pods_with_term.posted, pods_with_term.namespace = tuple(_postings_for(directory, term)), pod.namespace
+            for posting in pods_with_term.posted:
                 directory.to_change(posting, dict)[term] = None
-            self._pods_with[kind, term] = _PodsWithTerm(posted, pod.namespace, self._itself, self._version)
-        self._to_change((kind, term)).add(slot, 1)
 
     def _discard(self, kind: TermKind, term: PodAffinityTerm, slot: Slot, pod: Pod) -> None:
         if (pod.uid, kind, term) in self._left_out:
             _one_less(self._left_out, (pod.uid, kind, term))
             return
-        pods_with_term = self._to_change((kind, term))
-        pods_with_term.add(slot, -1)
+        pods_with_term = self._change(kind, term, slot, -1)
         if pods_with_term.numbers:
             return
-        del self._pods_with[kind, term]
+        self._pods_with.remove((kind, term))
+        self._totals.pop((kind, term), None)
         _one_less(self._of_namespace, pods_with_term.namespace)
         directory = self._directories[kind]
         for posting in pods_with_term.posted:

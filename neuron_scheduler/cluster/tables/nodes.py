@@ -109,7 +109,9 @@ class NodeTable:
     set_aside: NodeSet = NO_NODES
     of_nodes: Indexes[Node] = attrs.field(factory=Indexes[Node])
     of_rows: Indexes[NodeInfo] = attrs.field(factory=Indexes[NodeInfo])
-    sums: Sums[NodeInfo] = attrs.field(factory=Sums[NodeInfo])
+    sums: Sums[NodeInfo] = attrs.field(
+        init=False, default=attrs.Factory(lambda self: Sums(rows=self.slots, log=self.of_rows.log), takes_self=True)
+    )
     pods: PodTable = attrs.field(factory=PodTable)
     terms: TermTable = attrs.field(factory=TermTable)
     demand: Demand = attrs.field(factory=Demand)
@@ -160,11 +162,11 @@ class NodeTable:
         asked, answer = self._last_terms.get(kind, (None, []))
         if question != asked:
             domains, answer = dict[str, Domains](), []
-            for term, pods_with_term in self.terms.matching_terms(kind, pod, namespace_labels):
+            for term in self.terms.matching_terms(kind, pod, namespace_labels):
                 key = term.topology_key
                 if key not in domains:
                     domains[key] = self.domains(key)
-                answer.append((term, pods_with_term.totals(domains[key])))
+                answer.append((term, self.terms.totals(kind, term, domains[key])))
             self._last_terms[kind] = question, answer
         return answer
 

@@ -87,7 +87,8 @@ def test_terms_of_placed_pods_agree_with_counting(seed: int) -> None:
             _replace_a_row(dice, cluster, nodes, bound, team)
     for uid in list(bound):
         cluster.remove_pod(uid)
-    assert not cluster._table.terms._pods_with
+    assert not cluster._table.terms._pods_with.by_key
+    assert not cluster._table.terms._totals
     assert not any(directory.by_key for directory in cluster._table.terms._directories.values())
 
 
@@ -185,8 +186,8 @@ def test_a_namespace_has_only_so_many(seed: int, monkeypatch: pytest.MonkeyPatch
             bound[name] = some_pod(dice, name)
             cluster.put_pod(bound[name])
         table = cluster._table.terms
-        assert len(table._pods_with) <= 3
-        terms_of_placed_pods = sum(sum(pods.numbers.values()) for pods in table._pods_with.values())
+        assert len(table._pods_with.by_key) <= 3
+        terms_of_placed_pods = sum(sum(pods.numbers.values()) for pods in table._pods_with.by_key.values())
         terms = [
             term for placed in bound.values() for kind in TermKind for term in getattr(placed.constraints, kind.value)
         ]
@@ -196,7 +197,7 @@ def test_a_namespace_has_only_so_many(seed: int, monkeypatch: pytest.MonkeyPatch
     for name in bound:
         cluster.remove_pod(f"uid-{name}")
     table = cluster._table.terms
-    assert (table._pods_with, table._left_out, table._of_namespace) == ({}, {}, {})
+    assert (table._pods_with.by_key, table._left_out, table._of_namespace) == ({}, {}, {})
 
 
 def test_one_namespace_does_not_crowd_out_another(monkeypatch: pytest.MonkeyPatch) -> None:

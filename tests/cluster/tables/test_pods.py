@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.index import rollup
+from neuron_scheduler.cluster.index import rollup, sums
 from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.tables import pods
 from neuron_scheduler.cluster.tables.pods import PodQuery
@@ -45,7 +45,8 @@ def happen(dice: Random, cluster: Cluster) -> None:
 @pytest.mark.parametrize("seed", range(examples(20)))
 def test_prepared_counts_are_true(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """After any changes of pods and nodes between the steps; also if the counts catch up."""
-    monkeypatch.setattr(pods, "_AT_ONCE", 3)
+    monkeypatch.setattr(sums, "AT_ONCE", 3)
+    monkeypatch.setattr(pods, "AT_ONCE", 3)
     monkeypatch.setattr(rollup, "_FEW", 1)
     monkeypatch.setattr(rollup, "_AT_ONCE", Random(seed).choice([1, 4]))
     monkeypatch.setattr(pods, "_MOST_LOGGED", Random(seed).choice([8, 100, 4096]))
@@ -93,8 +94,8 @@ def test_a_step_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in cluster.view.prepare(lambda view: view.counts(DEFINITION)):
         steps.append(counted[0])
         counted[0] = 0
-    assert len(steps) == 1 + -(-1000 // pods._AT_ONCE)
-    assert max(steps) == pods._AT_ONCE
+    assert len(steps) == 1 + -(-1000 // sums.AT_ONCE)
+    assert max(steps) == sums.AT_ONCE
     assert cluster.view.counts(DEFINITION).value(Slot(0)) == 1000
     assert counted[0] == 0
 
@@ -107,7 +108,7 @@ def test_after_many_changes_of_nodes_counting_anew_takes_steps(monkeypatch: pyte
     for i in range(1000):
         cluster.put_pod(pod(f"p{i}", labels={"app": "web"}, on="n"))
     for _ in range(2):
-        assert len(list(cluster.view.prepare(lambda view: view.totals(DEFINITION, ZONE_LABEL)))) > 1000 // pods._AT_ONCE
+        assert len(list(cluster.view.prepare(lambda view: view.totals(DEFINITION, ZONE_LABEL)))) > 1000 // sums.AT_ONCE
         assert cluster.view.totals(DEFINITION, ZONE_LABEL).value(Slot(0)) == 1000
         for i in range(3):
             cluster.put_node(node(f"other{i}", labels={ZONE_LABEL: "y"}))

@@ -13,8 +13,8 @@ from neuron_scheduler.cluster.index.change_log import ChangeLog
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.indexes import Indexes
 from neuron_scheduler.cluster.index.postings import Postings
+from neuron_scheduler.cluster.index.sums import Totals
 from neuron_scheduler.cluster.rows.node_info import Nomination
-from neuron_scheduler.cluster.tables.pods import PodTable
 from neuron_scheduler.cluster.view import IndexRequests, View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.core_mask import CoreMask
@@ -49,7 +49,7 @@ def test_a_decision_builds_no_index_after_a_warm_up(seed: int, monkeypatch: pyte
         list(warmup.prepare(cluster, pending, PROFILE))
         with monkeypatch.context() as patch:
             patch.setattr(Indexes, "_bring_up_to_date", _refuse)
-            patch.setattr(PodTable, "_numbers", _refuse)
+            patch.setattr(Totals, "_build", _refuse)
             select_node(cluster, pending, PROFILE)
         list(warmup.prepare_refusal(cluster, pending, PROFILE))
         with monkeypatch.context() as patch:
