@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self, TypeVar, cast
 import attrs
 
 from neuron_scheduler.cluster.index.column import Column
-from neuron_scheduler.cluster.index.indexes import DerivedIndex
+from neuron_scheduler.cluster.index.indexes import DerivedIndex, Indexes, Row
 from neuron_scheduler.cluster.index.labels import domain, integer_label, label
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot
 from neuron_scheduler.cluster.index.postings import Postings, Values
@@ -72,15 +72,18 @@ class IndexRequests:
     The indexes that a question has asked for.
 
     Attributes:
-        of_nodes, of_rows: by definition; without those under an overlay.
+        asked: the indexes of nodes and of rows by definition; without those under an overlay.
         lacking: those that were not ready, by definition, with the function that prepares each in steps.
         comparisons: how many pods, or nodes, are looked at for those that count pods, or free volumes.
     """
 
-    of_nodes: dict[Callable[[Node], Any], None] = attrs.field(factory=dict)
-    of_rows: dict[Callable[[NodeInfo], Any], None] = attrs.field(factory=dict)
+    asked: dict[Callable[[Any], Any], Indexes[Any]] = attrs.field(factory=dict)
     lacking: dict[Hashable, Callable[[], Iterator[None]]] = attrs.field(factory=dict)
     comparisons: int = 0
+
+    def are_ready(self) -> bool:
+        """Return whether all indexes that were asked for exist and have few changes to catch up with."""
+        return all(indexes.is_ready(definition) for definition, indexes in self.asked.items())
 
     def prepare(self) -> Generator[None, None, None]:
         """Prepare what is lacking; yields when other tasks may run."""
@@ -154,12 +157,10 @@ class View:
 
     def node_postings(self, values_of: Callable[[Node], Values]) -> Postings:
         """Return postings that depend on the node's object only; changes of pods do not touch them."""
-        table = self._table
-        return table.of_nodes.postings(values_of, table.nodes)
+        return self._table.of_nodes.postings(values_of)
 
     def node_column(self, number_of: Callable[[Node], int]) -> Column:
-        table = self._table
-        return table.of_nodes.column(number_of, table.nodes)
+        return self._table.of_nodes.column(number_of)
 
     def has_label(self, *keys: str) -> bool:
         return not self._table.offered.labels.keys().isdisjoint(keys)
@@ -182,14 +183,12 @@ class View:
         """Return the up-to-date postings defined by `values_of`; equal definitions share one index."""
         if self._overlay is not None:
             return self._overlaid(self._overlay, values_of, Postings)
-        table = self._table
-        return table.of_rows.postings(values_of, table.slots)
+        return self._table.of_rows.postings(values_of)
 
     def column(self, number_of: Callable[[NodeInfo], int]) -> Column:
         if self._overlay is not None:
             return self._overlaid(self._overlay, number_of, Column)
-        table = self._table
-        return table.of_rows.column(number_of, table.slots)
+        return self._table.of_rows.column(number_of)
 
     def changed_nodes(self, overlay: Overlay) -> NodeSet:
         """Return the nodes whose rows an overlay changes, and perhaps some that it does not change."""
@@ -212,11 +211,6 @@ class View:
         requests = IndexRequests()
         ask(RecordingView(self.workloads, self.namespaces, self.volumes, self._table, self._overlay, requests))
         return requests
-
-    def is_ready(self, asked: IndexRequests) -> bool:
-        """Return whether all indexes that were asked for exist and have few changes to catch up with."""
-        table = self._table
-        return all(map(table.of_rows.is_ready, asked.of_rows)) and all(map(table.of_nodes.is_ready, asked.of_nodes))
 
     def counts(self, definition: PodQuery) -> Column:
         """Return how many pods match a selector on each node."""
@@ -262,8 +256,8 @@ class View:
         return totals.totals(definition, _domains(self._table, key))
 
     def _overlaid(self, overlay: Overlay, definition: Callable[[NodeInfo], Any], index_type: type[_Data]) -> _Data:
-        table = self._table
-        return cast(_Data, table.of_rows.derive(_derived_index(table, overlay, definition, index_type), table.slots))
+        derived = _derived_index(self._table, overlay, definition, index_type)
+        return cast(_Data, self._table.of_rows.derive(derived))
 
 
 @attrs.define(eq=False)
@@ -273,18 +267,21 @@ class RecordingView(View):
     requests: IndexRequests = attrs.field(factory=IndexRequests)
 
     def node_postings(self, values_of: Callable[[Node], Values]) -> Postings:
-        return Postings() if self._lacks_of_nodes(values_of, Postings) else super().node_postings(values_of)
+        return (
+            Postings() if self._lacks(self._table.of_nodes, values_of, Postings) else super().node_postings(values_of)
+        )
 
     def node_column(self, number_of: Callable[[Node], int]) -> Column:
-        return Column() if self._lacks_of_nodes(number_of, Column) else super().node_column(number_of)
+        lacks = self._lacks(self._table.of_nodes, number_of, Column)
+        return Column() if lacks else super().node_column(number_of)
 
     def postings(self, values_of: Callable[[NodeInfo], Values]) -> Postings:
         """Record the request; `_overlaid` does it under an overlay."""
-        lacks = self._overlay is None and self._lacks_of_rows(values_of, Postings)
+        lacks = self._overlay is None and self._lacks(self._table.of_rows, values_of, Postings)
         return Postings() if lacks else super().postings(values_of)
 
     def column(self, number_of: Callable[[NodeInfo], int]) -> Column:
-        lacks = self._overlay is None and self._lacks_of_rows(number_of, Column)
+        lacks = self._overlay is None and self._lacks(self._table.of_rows, number_of, Column)
         return Column() if lacks else super().column(number_of)
 
     def free_volumes(self, wish: PersistentVolumeClaim) -> Column:
@@ -316,35 +313,27 @@ class RecordingView(View):
         derived = _derived_index(table, overlay, definition, index_type)
         if table.of_rows.is_ready(derived.definition):
             return super()._overlaid(overlay, definition, index_type)
-        self._lacks_of_rows(overlay.marks, Postings)
-        self._lacks_of_rows(definition, index_type)
-        self.requests.lacking[derived.definition] = lambda: table.of_rows.prepare_derived(derived, table.slots)
+        self._lacks(self._table.of_rows, overlay.marks, Postings)
+        self._lacks(self._table.of_rows, definition, index_type)
+        self.requests.lacking[derived.definition] = lambda: table.of_rows.prepare_derived(derived)
         return index_type()
 
     # The functions that prepare an index keep the table and not this view, which would keep itself, and a fork, alive
     # in a circle of references.
 
-    def _lacks_of_nodes(self, definition: Callable[[Node], Any], index_type: type[Postings | Column]) -> bool:
-        """Record the request of an index of nodes, and return whether it is not ready."""
-        table = self._table
-        self.requests.of_nodes[definition] = None
-        if table.of_nodes.is_ready(definition):
+    def _lacks(
+        self, indexes: Indexes[Row], definition: Callable[[Row], Any], index_type: type[Postings | Column]
+    ) -> bool:
+        """Record the request of an index, and return whether it is not ready."""
+        self.requests.asked[definition] = indexes
+        if indexes.is_ready(definition):
             return False
-        self.requests.lacking[definition] = lambda: table.of_nodes.prepare(definition, index_type, table.nodes)
-        return True
-
-    def _lacks_of_rows(self, definition: Callable[[NodeInfo], Any], index_type: type[Postings | Column]) -> bool:
-        """Record the request of an index of rows, and return whether it is not ready."""
-        table = self._table
-        self.requests.of_rows[definition] = None
-        if table.of_rows.is_ready(definition):
-            return False
-        self.requests.lacking[definition] = lambda: table.of_rows.prepare(definition, index_type, table.slots)
+        self.requests.lacking[definition] = lambda: indexes.prepare(definition, index_type)
         return True
 
     def _lacks_domains(self, key: str) -> bool:
         """Record the request of a label's domains, and return whether they are not ready."""
-        return key in self._table.offered.labels and self._lacks_of_nodes(domain(key), Postings)
+        return key in self._table.offered.labels and self._lacks(self._table.of_nodes, domain(key), Postings)
 
 
 def _domains(table: NodeTable, key: str) -> Domains | None:
@@ -359,5 +348,5 @@ def _derived_index(
 
 
 def _changed_nodes(table: NodeTable, overlay: Overlay) -> NodeSet:
-    marked = table.of_rows.postings(overlay.marks, table.slots)
+    marked = table.of_rows.postings(overlay.marks)
     return marked.any_of(filter(overlay.changes, marked.values)) if marked.keyed else NO_NODES

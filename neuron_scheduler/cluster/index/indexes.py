@@ -108,10 +108,12 @@ class Indexes(Generic[Row]):
     Indexes by definition.
 
     Attributes:
+        rows: by slot, as they are now; a change is made there and recorded here.
         log: the latest changes of rows.
         dropped: how often indexes other than derived ones were dropped.
     """
 
+    rows: list[Row | None]
     log: ChangeLog[tuple[Slot, Row | None, Row | None]] = attrs.field(factory=ChangeLog)
     dropped: int = 0
     _by_definition: dict[Callable[[Any], Any], _Index] = attrs.field(factory=dict)
@@ -120,26 +122,26 @@ class Indexes(Generic[Row]):
     _bound: int = _FEWEST_LOGGED
     _preparing: int = 0
 
-    def postings(self, values_of: Callable[[Row], Values], rows: Sequence[Row | None]) -> Postings:
+    def postings(self, values_of: Callable[[Row], Values]) -> Postings:
         index, end = self._by_definition.get(values_of), self.log.end
         if index is None or index.position != end:
-            index = self._bring_up_to_date(index, values_of, Postings, rows)
+            index = self._bring_up_to_date(index, values_of, Postings)
         index.last_used = end
         postings: Postings = index.data
         return postings
 
-    def column(self, number_of: Callable[[Row], int], rows: Sequence[Row | None]) -> Column:
+    def column(self, number_of: Callable[[Row], int]) -> Column:
         index, end = self._by_definition.get(number_of), self.log.end
         if index is None or index.position != end:
-            index = self._bring_up_to_date(index, number_of, Column, rows)
+            index = self._bring_up_to_date(index, number_of, Column)
         index.last_used = end
         column: Column = index.data
         return column
 
-    def derive(self, derived: DerivedIndex[Row], rows: Sequence[Row | None]) -> Any:
+    def derive(self, derived: DerivedIndex[Row]) -> Any:
         index, end = self._derived.get(derived.definition), self.log.end
         if index is None or index.position != end:
-            index = self._derive_again(index, derived, rows)
+            index = self._derive_again(index, derived)
         index.last_used = end
         return index.data
 
@@ -148,9 +150,7 @@ class Indexes(Generic[Row]):
         index = self._by_definition.get(definition) or self._derived.get(definition)
         return index is not None and self.log.end - index.position <= index.at_once
 
-    def prepare(
-        self, definition: Callable[[Row], Any], index_type: type[Postings | Column], rows: Sequence[Row | None]
-    ) -> Iterator[None]:
+    def prepare(self, definition: Callable[[Row], Any], index_type: type[Postings | Column]) -> Iterator[None]:
         """
         Build an index, or bring it up to date, a few rows at a time; at a yield other tasks may run and change rows.
 
@@ -158,22 +158,22 @@ class Indexes(Generic[Row]):
         """
         if definition not in self._by_definition:
             start, self._preparing = self.log.end, self._preparing + 1
-            self._bound = max(_FEWEST_LOGGED, 2 * len(rows))  # what changes meanwhile has to be applied
+            self._bound = max(_FEWEST_LOGGED, 2 * len(self.rows))  # what changes meanwhile has to be applied
             try:
-                data = yield from build(definition, index_type, list(rows))
+                data = yield from build(definition, index_type, list(self.rows))
             finally:
                 self._preparing -= 1
-                self._bound = self._bound if self._preparing else max(_FEWEST_LOGGED, len(rows) // 4)
+                self._bound = self._bound if self._preparing else max(_FEWEST_LOGGED, len(self.rows) // 4)
             if self.log.covers(start):
                 self._add(definition, data, start)
         while (index := self._by_definition.get(definition)) is not None and not self.is_ready(definition):
             _catch_up(index, self.log, most=index.at_once)
             yield
 
-    def prepare_derived(self, derived: DerivedIndex[Row], rows: Sequence[Row | None]) -> Iterator[None]:
+    def prepare_derived(self, derived: DerivedIndex[Row]) -> Iterator[None]:
         """Make a derived index in the same way; the index that it derives from must have been prepared before."""
         if not self.is_ready(derived.definition):
-            yield from self._build_derived(derived, rows)
+            yield from self._build_derived(derived)
 
     def record(self, slot: Slot, old: Row | None, new: Row | None, *, parts: int = 0) -> None:
         """
@@ -196,8 +196,9 @@ class Indexes(Generic[Row]):
         while len(log) > self._bound:
             self._cut_log()
 
-    def fork(self) -> Self:
+    def fork(self, rows: list[Row | None]) -> Self:
         return type(self)(
+            rows,
             by_definition={
                 key: _Index(key, index.data.fork(), index.position, index.last_used)
                 for key, index in self._by_definition.items()
@@ -207,39 +208,35 @@ class Indexes(Generic[Row]):
         )
 
     def _bring_up_to_date(
-        self,
-        index: _Index | None,
-        row_to: Callable[[Row], Any],
-        index_type: type[Postings | Column],
-        rows: Sequence[Row | None],
+        self, index: _Index | None, row_to: Callable[[Row], Any], index_type: type[Postings | Column]
     ) -> _Index:
         if index is None:
-            for _ in self.prepare(row_to, index_type, rows):
+            for _ in self.prepare(row_to, index_type):
                 pass
             index = self._by_definition[row_to]
         _catch_up(index, self.log)
         self._following.append(index)
         return index
 
-    def _derive_again(self, index: _Index | None, derived: DerivedIndex[Row], rows: Sequence[Row | None]) -> _Index:
+    def _derive_again(self, index: _Index | None, derived: DerivedIndex[Row]) -> _Index:
         """Return a derived index that is up to date: from the log, or derived again if that is less work."""
         lag = 0 if index is None else self.log.end - index.position
         if index is None or (lag > _PATIENCE and lag > derived.changed().bit_count()):
-            for _ in self._build_derived(derived, rows):
+            for _ in self._build_derived(derived):
                 pass
             index = self._derived[derived.definition]
         _catch_up(index, self.log)
         self._following.append(index)
         return index
 
-    def _build_derived(self, derived: DerivedIndex[Row], rows: Sequence[Row | None]) -> Iterator[None]:
+    def _build_derived(self, derived: DerivedIndex[Row]) -> Iterator[None]:
         """Make a derived index: from a copy of the other one if few rows differ, else from all rows."""
-        changed, start, rows = derived.changed(), self.log.end, list(rows)
+        changed, start, rows = derived.changed(), self.log.end, list(self.rows)
         if 2 * changed.bit_count() > len(rows):
             data = yield from build(derived.definition, derived.index_type, rows)
         else:
             index_of = self.postings if derived.index_type is Postings else self.column
-            data = yield from _replace_differing(index_of(derived.base, rows).fork(), derived, changed, rows)
+            data = yield from _replace_differing(index_of(derived.base).fork(), derived, changed, rows)
         if self.log.covers(start):
             evict_if_full(self._derived, _MOST_DERIVED)
             self._derived[derived.definition] = _Index(derived.definition, data, start, last_used=start)

@@ -117,7 +117,7 @@ class FreeVolumes:
         """
         known = self._counts.get(wish)
         for key in table.offered.labels.keys() & {key for _, keys in self._for(wish).by_key for key in keys or ()}:
-            yield from table.of_nodes.prepare(label(str(key)), Postings, table.nodes)
+            yield from table.of_nodes.prepare(label(str(key)), Postings)
         if self.has_any(wish) and (known is None or not self._covers(known, table)):
             positions = self._log.end, table.relabelings.end
             column = yield from build(_number_at(self._for(wish).copy(), wish), Column, list(table.nodes))

@@ -107,8 +107,8 @@ class NodeTable:
     slot_of: dict[str, Slot] = attrs.field(factory=dict)
     live: NodeSet = NO_NODES
     set_aside: NodeSet = NO_NODES
-    of_nodes: Indexes[Node] = attrs.field(factory=Indexes[Node])
-    of_rows: Indexes[NodeInfo] = attrs.field(factory=Indexes[NodeInfo])
+    of_nodes: Indexes[Node] = attrs.Factory(lambda self: Indexes(self.nodes), takes_self=True)
+    of_rows: Indexes[NodeInfo] = attrs.Factory(lambda self: Indexes(self.slots), takes_self=True)
     sums: Sums[NodeInfo] = attrs.field(
         init=False, default=attrs.Factory(lambda self: Sums(rows=self.slots, log=self.of_rows.log), takes_self=True)
     )
@@ -143,11 +143,11 @@ class NodeTable:
     def domains(self, key: str) -> Domains:
         """Return the domains of a label; a key that no node has costs no index."""
         known = key in self.offered.labels
-        postings = self.of_nodes.postings(domain(key), self.nodes) if known else Postings()
+        postings = self.of_nodes.postings(domain(key)) if known else Postings()
         return Domains(key, postings, self.nodes, self.relabelings)
 
     def nodes_of(self, key: str, value: str) -> NodeSet:
-        return self.of_nodes.postings(label(key), self.nodes).get(value) if key in self.offered.labels else NO_NODES
+        return self.of_nodes.postings(label(key)).get(value) if key in self.offered.labels else NO_NODES
 
     def terms_of_placed_pods(
         self, kind: TermKind, pod: Pod, namespace_labels: Mapping[str, str]
@@ -251,16 +251,16 @@ class NodeTable:
 
     def fork(self) -> Self:
         """Return an independent copy; it shares rows, integers and the nodes until one of them changes."""
-        self._is_shared = True
+        self._is_shared, slots = True, list(self.slots)
         return type(self)(
-            slots=list(self.slots),
+            slots=slots,
             nodes=self.nodes,
             slot_of=self.slot_of,
             is_shared=True,
             live=self.live,
             set_aside=self.set_aside,
-            of_nodes=self.of_nodes.fork(),
-            of_rows=self.of_rows.fork(),
+            of_nodes=self.of_nodes.fork(self.nodes),
+            of_rows=self.of_rows.fork(slots),
             pods=self.pods.fork(),
             terms=self.terms.fork(),
             demand=self.demand.fork(),
@@ -273,7 +273,8 @@ class NodeTable:
     def _own(self) -> None:
         """Copy what a fork has, too, before it changes."""
         if self._is_shared:
-            self.nodes, self.slot_of, self._is_shared = list(self.nodes), dict(self.slot_of), False
+            self.nodes = self.of_nodes.rows = list(self.nodes)
+            self.slot_of, self._is_shared = dict(self.slot_of), False
 
     def _insert(self, node_info: NodeInfo) -> Slot:
         self._own()

@@ -59,8 +59,6 @@ class IndexWarmup:
         What changes meanwhile is applied in steps, too; returns True if changes come too fast for that. For a pod that
         asks about other pods, or volumes, they are looked at in every attempt: its counts are soon out of date.
         """
-        if pod.refusal:
-            return _NOTHING
         return self._steps(cluster, pod, profile, warm_up, always=_asks_about_others(pod))
 
     def comparisons(self, cluster: Cluster, pod: Pod, profile: Profile) -> int:
@@ -70,16 +68,14 @@ class IndexWarmup:
         return cluster.view.index_requests(lambda view: warm_up(view, pod, profile)).comparisons
 
     def prepare_refusal(self, cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, bool | None]:
-        if pod.refusal:
-            return _NOTHING
-        return self._steps(cluster, pod, profile, warm_up_refusal, always=False)
+        return self._steps(cluster, pod, profile, warm_up_refusal)
 
     def _steps(
-        self, cluster: Cluster, pod: Pod, profile: Profile, question: _Question, *, always: bool
+        self, cluster: Cluster, pod: Pod, profile: Profile, question: _Question, *, always: bool = False
     ) -> Generator[None, None, bool | None]:
         """Return the steps that build what a question needs; no step if it is ready."""
         look = partial(self._requests, cluster, pod, profile, question, always=always)
-        requests = look()
+        requests = _NO_REQUESTS if pod.refusal else look()
         return _rounds(requests, look) if requests.lacking else _NOTHING
 
     def _requests(
@@ -93,7 +89,7 @@ class IndexWarmup:
         if readiness is not None and readiness.epoch == epoch and not always:
             if changes - readiness.changes <= _FEW_CHANGES:
                 return _NO_REQUESTS
-            if view.is_ready(readiness.asked):
+            if readiness.asked.are_ready():
                 readiness.changes = changes
                 return _NO_REQUESTS
 

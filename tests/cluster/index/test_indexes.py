@@ -79,11 +79,11 @@ def _small_bounds() -> Iterator[None]:
         yield
 
 
-def check(table: Indexes[Row], rows: list[Row | None], divisor: int) -> None:
+def check(table: Indexes[Row], divisor: int) -> None:
     """Compare one column and the postings with the rows."""
-    column = table.column(modulo(divisor), rows)
+    column, rows = table.column(modulo(divisor)), table.rows
     assert [column.value(Slot(s)) for s in range(len(rows))] == [0 if r is None else r % divisor for r in rows]
-    postings = table.postings(parity, rows)
+    postings = table.postings(parity)
     assert {v: postings.get(v) for v in postings.values} == {
         v: sum(1 << s for s, r in enumerate(rows) if r is not None and v in parity(r))
         for row in rows
@@ -107,61 +107,60 @@ steps = st.lists(
 @given(steps)
 def test_an_index_is_correct_when_it_is_used(sequence: list[tuple[str, int, int | None]]) -> None:
     """Built at once or in steps, caught up, dropped and built again: it agrees with the rows; so does a fork."""
-    table: Indexes[Row] = Indexes()
-    preparations: list[Iterator[None]] = []
     rows: list[Row | None] = [None] * 6
-    forks: list[tuple[Indexes[Row], list[Row | None]]] = []
+    table, preparations = Indexes(rows), list[Iterator[None]]()
+    forks: list[Indexes[Row]] = []
     for step, number, row in sequence:
         if step == "put":
             table.record(Slot(number), rows[number], row)
             rows[number] = row
         elif step == "ask":
-            check(table, rows, number)
+            check(table, number)
         elif step == "prepare":
             definition, kind = (modulo(number), Column) if number else (parity, Postings)
-            preparations.append(table.prepare(definition, kind, rows))
+            preparations.append(table.prepare(definition, kind))
         elif step == "breathe":
             for preparation in preparations:
                 next(preparation, None)
         else:
-            forks.append((table.fork(), list(rows)))
+            forks.append(table.fork(list(rows)))
         assert len(table.log) <= table._bound
         assert len(table._by_definition) <= indexes._MOST_INDEXES
-    for divisor, (fork, then) in enumerate(forks, start=1):
-        check(fork, then, divisor % 11 + 1)
-    check(table, rows, 7)
+    for divisor, fork in enumerate(forks, start=1):
+        check(fork, divisor % 11 + 1)
+    check(table, 7)
 
 
 def test_what_was_prepared_is_ready() -> None:
     """An index catches up with rows that changed meanwhile, also if it was not used for long."""
-    table: Indexes[Row] = Indexes()
     rows: list[Row | None] = [1, 2, 3, 4, 5, 6]
-    table.column(modulo(3), rows)
-    for _ in table.prepare(modulo(5), Column, rows):
+    table = Indexes(rows)
+    table.column(modulo(3))
+    for _ in table.prepare(modulo(5), Column):
         table.record(Slot(0), rows[0], 50)
         rows[0] = 50
     assert table.is_ready(modulo(5))
-    check(table, rows, 5)
+    check(table, 5)
     for row in range(6):
         table.record(Slot(1), rows[1], row)
         rows[1] = row
     assert not table.is_ready(modulo(5))
     assert (
-        len(list(table.prepare(modulo(5), Column, rows))) == 1
+        len(list(table.prepare(modulo(5), Column))) == 1
     )  # two of four changes that it did not follow, and two may be left
     assert table.is_ready(modulo(5))
-    check(table, rows, 5)
+    check(table, 5)
 
 
 def test_the_first_index_is_prepared_while_rows_change() -> None:
     """Changes are kept for an index that is being built, also if there is no other; else it was built for nothing."""
-    table: Indexes[Row] = Indexes()
     rows: list[Row | None] = [1, 2, 3, 4, 5, 6]
-    for row, _ in enumerate(table.prepare(modulo(5), Column, rows), start=50):
+    table = Indexes(rows)
+    for row, _ in enumerate(table.prepare(modulo(5), Column), start=50):
         table.record(Slot(0), rows[0], row)
         rows[0] = row
     assert table.is_ready(modulo(5))
-    check(table, rows, 5)
+    check(table, 5)
 
 
 def test_an_index_follows_while_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,25 +172,25 @@ def test_an_index_follows_while_it_is_asked_for(monkeypatch: pytest.MonkeyPatch)
         seen.append(row)
         return row
 
-    table: Indexes[Row] = Indexes()
-    table.column(watched, [0])
+    table: Indexes[Row] = Indexes([0])
+    table.column(watched)
     for row in range(3):
         seen.clear()
         table.record(Slot(0), row, row + 1)
         assert seen == [row, row + 1]
-        assert table.column(watched, [row + 1]).value(Slot(0)) == row + 1
+        assert table.column(watched).value(Slot(0)) == row + 1
         assert seen == [row, row + 1]
     for row in range(3, 12):
         table.record(Slot(0), row, row + 1)
     seen.clear()
     table.record(Slot(0), 12, 13)
     assert not seen
-    assert table.column(watched, [13]).value(Slot(0)) == 13
+    assert table.column(watched).value(Slot(0)) == 13
 
 
 def test_without_indexes_nothing_is_logged() -> None:
     """No index can read it."""
-    table: Indexes[Row] = Indexes()
+    table: Indexes[Row] = Indexes([0])
     for row in range(100):
         table.record(Slot(0), row, row + 1)
     assert not table.log
@@ -199,24 +198,24 @@ def test_without_indexes_nothing_is_logged() -> None:
 
 def test_an_unused_index_is_dropped() -> None:
     """It does not keep the log from being cut."""
-    table: Indexes[Row] = Indexes()
-    table.column(modulo(3), [0])
+    table: Indexes[Row] = Indexes([0])
+    table.column(modulo(3))
     for row in range(100):
-        table.column(modulo(5), [row])
+        table.column(modulo(5))
         table.record(Slot(0), row, row + 1)
     assert list(table._by_definition) == [modulo(5)]
 
 
 def test_the_log_keeps_few_changes_of_many_parts() -> None:
     """One tenant's largest pods, coming and going, do not stay in memory by the thousand."""
-    table: Indexes[Row] = Indexes()
+    table: Indexes[Row] = Indexes([0])
     for row in range(100):
-        table.column(modulo(5), [row])
+        table.column(modulo(5))
         table.record(Slot(0), row, row + 1, parts=3 * indexes.FEW_PARTS)
         assert len({old for _, old, _ in table.log.changes_since(table.log.start)}) <= 4
 
 
 def test_equal_definitions_share_one_index() -> None:
     """An index is looked up by its definition."""
-    table: Indexes[Row] = Indexes()
-    assert table.column(modulo(3), [7]) is table.column(modulo(3), [7])
+    table: Indexes[Row] = Indexes([7])
+    assert table.column(modulo(3)) is table.column(modulo(3))

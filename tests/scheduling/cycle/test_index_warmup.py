@@ -186,15 +186,15 @@ def test_nominations_are_warmed_up_for(built: list[int]) -> None:
 def test_a_sort_that_is_decided_again_and_again_is_seldom_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its decisions keep the indexes up to date: they are checked every few dozen changes, and none is asked for."""
     cluster, warmup, looked = fleet(100), IndexWarmup(), [0]
-    is_ready = View.is_ready
+    are_ready = IndexRequests.are_ready
 
-    def counting(self: View, asked: IndexRequests) -> bool:
+    def counting(self: IndexRequests) -> bool:
         looked[0] += 1
-        return is_ready(self, asked)
+        return are_ready(self)
 
     pending = pod("p", devices=1, cpu=100)
     list(warmup.prepare(cluster, pending, PROFILE))
-    monkeypatch.setattr(View, "is_ready", counting)
+    monkeypatch.setattr(IndexRequests, "are_ready", counting)
     monkeypatch.setattr(View, "index_requests", _refuse)
     for number in range(500):
         assert not list(warmup.prepare(cluster, pending, PROFILE))
