@@ -160,7 +160,7 @@ class GroupAttempts:
             if not self.queue.holds(member):
                 continue
             mine = after.get(pod.uid, PostFilter())
-            is_kept = is_waiting or mine.held or self.cluster.has_turn(pod.uid)
+            is_kept = is_waiting or mine.nomination is not KEEP or self.cluster.has_turn(pod.uid)
             if not (is_kept or (gang.placed and self._takes_it_still(pod))):  # as when space was kept
                 mine = attrs.evolve(mine, nomination=self._keep_nothing(member))
             told = attrs.evolve(refused, preemption=mine.text)

@@ -10,8 +10,10 @@ import pytest
 
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.controllers import group_attempt
+from neuron_scheduler.controllers.preemption_executor import PostFilter
 from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, InDoubt, Refused
 from neuron_scheduler.model.node import HOSTNAME_LABEL
+from neuron_scheduler.model.nomination import Nominate
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement
@@ -22,7 +24,7 @@ from neuron_scheduler.scheduling.groups.gang import held_text
 from neuron_scheduler.scheduling.groups.plan import plan_group
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
-from neuron_scheduler.scheduling.queue.places import Place
+from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
 from tests.controllers.test_binding_cycle import World, pending, running, until
 from tests.support.builders import node
 from tests.support.harness import cluster_of
@@ -449,6 +451,36 @@ async def test_a_group_whose_last_victim_goes_during_the_plan_keeps_its_space() 
         with at_the_end_of_a_plan(happen):
             await until(lambda: len(world.nodes) == 2)
     assert world.nodes == {"m0": "n0", "m1": "n1"}
+
+
+async def test_a_group_waits_for_victims_that_are_leaving_already() -> None:
+    """There is nobody to evict for it, its places are kept all the same, and it is not searched for again and again."""
+    world, two, searches = jobs_on(2), attrs.evolve(FOUR, least=2, expected=2), list[str]()
+    victims = [pending(f"low{number}", on=f"n{number}", devices=16, ids=range(16), priority=-1) for number in range(2)]
+    for victim in victims:
+        world.cluster.put_pod(victim)
+
+    async def search(_: Jobs, members: list[QueuedPod], *__: object) -> Mapping[str, PostFilter]:
+        searches.append(members[0].pod.name)
+        for member, victim in zip(members, victims, strict=True):
+            kept = Nomination(member.pod, CoreMask((1 << 32) - 1), frozenset({victim.uid}))
+            world.cluster.nominate(victim.node_name, kept)
+        named = zip(members, victims, strict=True)
+        return {member.pod.uid: PostFilter(nomination=Nominate(victim.node_name)) for member, victim in named}
+
+    with mock.patch.object(Jobs, "post_filter_group", search):
+        async with running(world):
+            for name in ("m0", "m1"):
+                world.see(name, group=two)
+            world.scheduler.wake_up.ring()
+            await until(lambda: {"m0", "m1"} <= dict(world.reports).keys())
+            assert world.cluster.nominees_among({"uid-m0", "uid-m1"}) == {"uid-m0", "uid-m1"}
+            for victim in victims:
+                world.cluster.remove_pod(victim.uid)
+                world.queue.note(ClusterEvent.ASSIGNED_POD_GONE, victim, on=world.cluster.node(victim.node_name))
+            world.scheduler.wake_up.ring()
+            await until(lambda: len(world.nodes) == 2)
+    assert len(searches) == 1
 
 
 async def test_a_held_group_keeps_no_space() -> None:
