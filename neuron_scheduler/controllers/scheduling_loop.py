@@ -110,7 +110,7 @@ class SchedulingLoop:
                 continue
             now = self.looked_at = self.clock()
             queued = (self.side_lane.next() if self.side_lane.ready else None) or self.queue.pop(now)
-            if queued is None or queued.pod.group is None:
+            if (self.queue.next_time() != -inf) if queued is None else (queued.pod.group is None):
                 self._singles_wait_since = inf
             if queued is None and not of_groups:
                 await self._idle(now)
@@ -125,16 +125,14 @@ class SchedulingLoop:
         while of_groups:
             await self.binding_cycle.give(of_groups.popitem(last=False)[1])
 
-    async def _pause(self, priority: int) -> None:
-        """Let other tasks run while groups are being placed, and if that takes long, decide single pods in between."""
+    async def _pause(self, priority: int, *, between: bool = False) -> None:
+        """Let other tasks run in or between groups' attempts, and if these take long, decide single pods meanwhile."""
         await anyio.lowlevel.checkpoint()
         turn_ends = self.clock() + LONGEST_TURN
         while self._singles_wait_since + LONGEST_WAIT < self.clock() < turn_ends and self.may_bind():
-            queued = self.queue.pop_single(priority)
-            if queued is None:
-                self._singles_wait_since = self.clock()
+            if (queued := self.queue.pop_single(priority, self.clock() if between else None)) is None:
                 return
-            await self._attempt(queued, self.side_lane.ready)
+            await self._attempt(queued, None if between else self.side_lane.ready)
 
     async def _attempt(self, queued: QueuedPod, aside: deque[QueuedPod] | None = None) -> None:
         """Try a pod; one that no node takes now is put aside, if it is not to be refused."""
@@ -145,7 +143,7 @@ class SchedulingLoop:
                 self._singles_wait_since = min(self._singles_wait_since, self.clock())
                 pause = partial(self._pause, queued.pod.priority)
                 await self.group_attempts.attempt(queued, group.key, pause)
-                await pause()
+                await pause(between=True)
             elif (commitment := await self.attempts.attempt(queued, aside)) is not None:
                 await self.binding_cycle.give(commitment)
         except Exception as error:  # noqa: BLE001 - it is one pod's error, never the loop's

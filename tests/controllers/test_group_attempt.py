@@ -23,12 +23,13 @@ from neuron_scheduler.scheduling.cycle.trial import Trial
 from neuron_scheduler.scheduling.groups.gang import held_text
 from neuron_scheduler.scheduling.groups.plan import plan_group
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.queue import unschedulable_pods
 from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
 from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
 from tests.controllers.test_binding_cycle import World, pending, running, until
 from tests.support.builders import node
 from tests.support.harness import cluster_of
-from tests.support.queueing import new_queue
+from tests.support.queueing import AFFINITY, new_queue, popped
 
 KEY = GroupKey(Dialect.COSCHEDULING, "default", "train")
 FOUR = PodGroup(KEY, least=4, expected=4)
@@ -565,9 +566,13 @@ async def test_a_single_pod_waits_half_a_second_for_a_large_group(
     assert world.tried.index("single") == (0 if before else 1)
 
 
-async def test_a_single_pod_waits_half_a_second_for_many_groups() -> None:
-    """None of them takes so long by itself, and all of them came first."""
+@pytest.mark.parametrize("lines", [0, 3])
+async def test_a_single_pod_waits_half_a_second_for_many_groups(lines: int) -> None:
+    """None of them takes so long by itself, and all of them came first; so did pods that are asked in several steps."""
     world, placed = jobs_on(7), list[bool]()
+    for line in range(lines):
+        world.see(f"line{line}", group=None, node_selector={"a": str(line)})
+        world.queue.put_back_refused(popped(world.queue, 0.0), AFFINITY, 0.0)
     for name in "abc":
         for member in range(2):
             world.see(f"{name}{member}", group=PodGroup(attrs.evolve(KEY, name=name), least=2, expected=2))
@@ -576,9 +581,10 @@ async def test_a_single_pod_waits_half_a_second_for_many_groups() -> None:
     def planned(*arguments: Any) -> Generator[None, None, Any]:
         placed.append(world.cluster.node_of("uid-single") is not None)
         world.now += 0.3
+        world.queue.note(ClusterEvent.NODE_LABELS, on=world.cluster.node("n6"))
         return (yield from plan_group(*arguments))
 
-    with mock.patch.object(group_attempt, "plan_group", planned):
+    with mock.patch.object(group_attempt, "plan_group", planned), mock.patch.object(unschedulable_pods, "AT_ONCE", 1):
         async with running(world):
             await until(lambda: len(world.bound()) == 7)
     assert placed == [False, False, True]

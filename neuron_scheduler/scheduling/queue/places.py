@@ -210,12 +210,14 @@ class Places:
 
     Attributes:
         on_entered: called with (queue, event) for each pod that enters one of the two.
+        active, singles: all active pods, and those of no group.
     """
 
     backoff: BackoffQueue
     on_entered: Callable[[str, str], None]
     counts: Counter[Place] = attrs.field(factory=Counter)
     active: PodHeap = attrs.field(factory=PodHeap)
+    singles: PodHeap = attrs.field(factory=PodHeap)
 
     def admit(self, queued: QueuedPod, now: float, event: str) -> None:
         """Move a pod to the backoff queue, or to the active queue if its backoff is over."""
@@ -228,6 +230,8 @@ class Places:
         self.on_entered(Place.ACTIVE, event)
         self.put(queued, Place.ACTIVE)
         self.active.push(queued, queued.rank)
+        if queued.pod.group is None:
+            self.singles.push(queued, queued.rank)
 
     def back_off(self, queued: QueuedPod, event: str) -> None:
         self.on_entered(Place.BACKOFF, event)
@@ -243,6 +247,7 @@ class Places:
         self.counts[queued.place] -= 1
         if queued.place is Place.ACTIVE:
             self.active.discard(queued)
+            self.singles.discard(queued)
         elif queued.place is Place.BACKOFF:
             self.backoff.discard(queued)
 

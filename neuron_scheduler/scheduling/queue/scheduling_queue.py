@@ -133,7 +133,7 @@ class SchedulingQueue:
             queued.missed |= matters
         elif queued.place in (Place.ACTIVE, Place.BACKOFF) and matters:
             self._unschedulable.remove(queued)  # it is not like the others of the line any more
-            if before.priority != pod.priority:
+            if (before.priority, before.group) != (pod.priority, pod.group):
                 enter = self._places.activate if queued.place is Place.ACTIVE else self._places.back_off
                 enter(queued, "PodUpdate")
 
@@ -227,24 +227,26 @@ class SchedulingQueue:
         self._in_flight.end()
         if self._looks:
             self._go_on(next(iter(self._looks)))
-        if self._unschedulable.to_go_on:
-            self._unschedulable.go_on(now)
         self._unschedulable.evaluate(now)
         if not self._unschedulable.is_evaluated or not self._places.end_backoffs(now):
             return None
         self._flush(now)
         return self._take_best(now)
 
-    def pop_single(self, priority: int) -> QueuedPod | None:
+    def pop_single(self, priority: int, now: float | None = None) -> QueuedPod | None:
         """
-        As `pop`, while a group is being placed: the first pod of no group, and of this priority at least.
+        As `pop`, while groups are being placed: the first active pod of no group, if of this priority at least.
 
-        Events are evaluated later: if the group's space is given back, none says that.
+        Events are evaluated only between two groups, at `now`: if a group's space is given back, none says that.
         """
-        singles = (each for each in self._places.active if each.pod.group is None and each.pod.priority >= priority)
-        if (queued := next(singles, None)) is not None:
-            self._take(queued)
-        return queued
+        if now is not None:
+            self._in_flight.end()
+            self._unschedulable.evaluate(now)
+        while (queued := self._places.singles.first()) is not None and queued.pod.priority >= priority:
+            if now is None or self._unschedulable.is_worth_a_try(queued):
+                self._take(queued)
+                return queued
+        return None
 
     def keep_events(self, queued: QueuedPod) -> None:
         """Keep the events from now on for an attempt that takes a while, until the next pod is popped."""

@@ -6,7 +6,8 @@ the first pod of a line is tried. If it is refused again, the others would be re
 pod is tried, as long as one of the nodes for which the line was woken may still take a pod of the line.
 
 Lines are asked about events in the order of their first pods, and only those that come before the best active pod: the
-others could not be tried now. Each line keeps the events that it has not been asked about.
+others could not be tried now. Single pods may be tried in between groups, so their lines are asked before groups, too.
+Each line keeps the events that it has not been asked about.
 """
 
 import math
@@ -80,10 +81,11 @@ class UnschedulablePods:
     All lines, by signature.
 
     Attributes:
-        to_go_on: woken lines whose first pod has left since the last `go_on`.
+        to_go_on: woken lines whose first pod has left since the last evaluation.
         _waiting: the lines that wait for events, by rank.
         _all_asked, _asked: so many of them, from the first, were asked about all events, or about the earlier ones.
         _listening: how many of them each plugin has refused; "" for those that any event may help.
+        _between: rank of the one at which those of single pods are asked next, while groups are tried; empty at first.
         _steps, _steps_above: evaluations since none of them, or none of a higher priority, was left to ask.
         events: what has happened since the last evaluation or refusal.
         _unasked: the events of all lines that wait, most first; of very many, the first two become one.
@@ -97,6 +99,7 @@ class UnschedulablePods:
     _waiting: list[RefusedLine] = attrs.field(factory=list)
     _all_asked: int = 0
     _asked: int = 0
+    _between: tuple[Any, ...] = ()
     _listening: Counter[str] = attrs.field(factory=Counter)
     _steps: int = 0
     _steps_above: int = 0
@@ -120,15 +123,10 @@ class UnschedulablePods:
     @property
     def is_evaluated(self) -> bool:
         """Whether the best pod may be tried: no line before it is to be asked, or enough of its priority have been."""
-        if not self._waiting:
-            return True
-        best = self._best()
-        index = self._next(best)
-        if index is None or best is _LAST:
-            return index is None
-        if self._waiting[index].rank[:1] < best[:1]:
-            return self._steps_above >= MANY_STEPS
-        return self._steps >= FEW_STEPS
+        index, best = self._all_asked, self._best()
+        if best is _LAST or not self._is_before(index, best):
+            return not self._is_before(index, best)
+        return self._steps_above >= MANY_STEPS if self._is_before(index, best[:1]) else self._steps >= FEW_STEPS
 
     def take_over(self) -> None:
         """Keep the events apart from later ones: a refusal knows of them, and a line is asked about each once."""
@@ -143,45 +141,53 @@ class UnschedulablePods:
 
     def evaluate(self, now: float) -> None:
         """Ask the next lines; try the first pods of those that an event may help, on behalf of all their pods."""
+        self._go_on(now)
         self.take_over()
-        if not self._waiting:
-            self._steps = self._steps_above = 0
-            return
-        left, best, unasked, events, count = AT_ONCE, self._best(), _NOTHING, _NOTHING, 1
-        while left > 0 and (index := self._next(best)) is not None:
-            line = self._waiting[index]
+        lines, left, unasked, events, count = self._next_lines(), AT_ONCE, _NOTHING, _NOTHING, 1
+        while left > 0 and (line := next(lines, None)) is not None:
             first = line.pods.first()
-            self._all_asked += index == self._all_asked
-            self._asked = max(self._asked, index + 1)
             lag = line.unasked.merged or line.unasked
             if lag is not unasked:
                 unasked = lag
                 events, count = unasked.as_of_now(self._row), unasked.count
             line.unasked = self.events
-            left -= count
             for event, nodes in events.wake_ups(first.pod, line.kind) if first is not None else ():
                 line.wake(event, nodes)
                 self._send_ahead(line, now)
-                best = self._best()
-        index = self._next(best)
-        self._steps = 0 if index is None else self._steps + 1
-        is_above = index is not None and self._waiting[index].rank[:1] < best[:1]
-        self._steps_above = self._steps_above + 1 if is_above else 0
+            left -= count
+        index, best = self._all_asked, self._best()
+        self._steps = self._steps + 1 if self._is_before(index, best) else 0
+        self._steps_above = self._steps_above + 1 if self._is_before(index, best[:1]) else 0
 
     def _best(self) -> tuple[Any, ...]:
         best = self._places.active.first()
         return _LAST if best is None else best.rank
 
-    def _next(self, best: tuple[Any, ...]) -> int | None:
-        """Return where the next line is that comes before the best active pod; if of higher priority, out of turn."""
-        is_ahead = self._all_asked < self._asked and self._waiting[self._all_asked].rank[:1] < best[:1]
-        if is_ahead and self._steps_above < MANY_STEPS:  # else all would begin again with each event
-            return self._all_asked
-        for index in (self._asked, self._all_asked):
-            if index < len(self._waiting) and self._waiting[index].rank < best:
-                self._asked = index
-                return index
-        return None
+    def _is_before(self, index: int, rank: tuple[Any, ...]) -> bool:
+        return index < len(self._waiting) and self._waiting[index].rank < rank
+
+    def _next_lines(self) -> Iterator[RefusedLine]:
+        """Yield the lines before the best active pod; if it is of a group, those of single pods that pass it, too."""
+        while self._is_before(index := self._all_asked, best := self._best()):
+            if self._steps_above >= MANY_STEPS or not self._is_before(index, best[:1]):
+                # Not out of turn, as for a higher priority: each event would begin again with the first.
+                index = self._asked = self._asked if self._is_before(self._asked, best) else index
+            self._all_asked += index == self._all_asked
+            self._asked = max(self._asked, index + 1)
+            yield self._waiting[index]
+        member = self._places.active.first()
+        if member is None or member.pod.group is None:
+            return
+        start = bisect_left(self._waiting, max(member.rank, self._between), key=_rank_of)
+        for index in range(start, start + AT_ONCE):
+            single, end = self._places.singles.first(), (member.rank[0], _LAST)
+            if not self._is_before(index, end if single is None else min(end, single.rank)):
+                self._between = ()
+                return
+            line = self._waiting[index]
+            self._between, first = line.rank, line.pods.first()
+            if first is not None and first.pod.group is None and (line.unasked.merged or line.unasked):
+                yield line
 
     def add(self, queued: QueuedPod, signature: Signature, kind: RefusalKind) -> None:
         """Add a pod that has just been refused; the pods that are in its line already wait for the same."""
@@ -208,7 +214,7 @@ class UnschedulablePods:
         elif line.woken_by and line.ahead is None:
             self.to_go_on.append(line)
 
-    def go_on(self, now: float) -> None:
+    def _go_on(self, now: float) -> None:
         """Try the next pods of the lines whose first pod has left."""
         lines, self.to_go_on = self.to_go_on, []
         for line in lines:

@@ -610,6 +610,45 @@ def test_a_group_whose_attempt_took_little_is_tried_again_soon() -> None:
     assert names(world.trial(0.020)) == {"a", "b", "c"}
 
 
+def test_a_refused_single_pod_is_asked_before_a_group_is_tried() -> None:
+    """It came after the group, and may be tried in between groups as newer ones are."""
+    world = fed("a", "b", "c")
+    world.refuse(0.0)
+    for name in ("other", "single"):
+        world.see(name, group=None, cpu=len(name))
+        world.queue.put_back_refused(popped(world.queue, 0.0), FIT, 0.0)
+    world.queue.note(GONE)
+    assert names(world.trial(0.1)) == {"a", "b", "c"}
+    assert [queued and queued.pod.name for queued in map(world.queue.pop_single, (0, 0))] == ["other", None]
+    queued = world.queue.pop_single(0, 0.1)
+    assert queued is not None
+    assert queued.pod.name == "single"
+
+
+def test_an_active_pod_may_join_a_group_and_leave_it() -> None:
+    """Only while it is in none, it may be tried in between groups."""
+    world = Fed()
+    world.see("a", group=None)
+    world.see("a", group=PodGroup(TRAIN, least=1, expected=1))
+    assert world.queue.pop_single(0) is None
+    world.see("a", group=None)
+    assert world.queue.pop_single(0) is world.queue.get("uid-a")
+
+
+def test_no_event_is_evaluated_while_a_group_is_tried() -> None:
+    """What the group holds may look full, and nobody says when it is given back."""
+    world = Fed()
+    world.see("single", group=None)
+    world.queue.put_back_refused(popped(world.queue, 0.0), FIT, 0.0)
+    for name in "abc":
+        world.see(name, 0.1)
+    members = world.trial(0.1)
+    world.queue.note(GONE)
+    assert world.queue.pop_single(0) is None
+    world.put_back(members, 0.2)
+    assert popped(world.queue, 0.2).pod.name == "single"
+
+
 @pytest.mark.parametrize("kept", ["", "a"])
 def test_a_group_waits_for_no_turn_of_lower_priority(kept: str) -> None:
     """Nor for any, while space is kept for a member: others were evicted for it."""

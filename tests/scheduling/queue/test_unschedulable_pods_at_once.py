@@ -8,10 +8,13 @@ import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
+from neuron_scheduler.cluster.tables.groups import Groups
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue import events, scheduling_queue, unschedulable_pods
 from neuron_scheduler.scheduling.queue.events import HintInput, refusal_kind_of
+from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
 from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support.builders import node, pod
@@ -166,6 +169,27 @@ def test_many_steps_for_others_do_not_end_the_precedence_of_a_higher_priority(mo
         assert later(queue).pod.name == f"other{number}"
     queue.note(NODE_LABELS)
     assert later(queue).pod.name == "high"
+
+
+def test_thousands_of_lines_of_single_pods_have_their_turn_before_groups() -> None:
+    """Those that came after the group are asked one after the other, while each step brings an event."""
+    of_group = pod("member", group=PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "train"), least=1, expected=1))
+    groups = Groups()
+    groups.put(of_group)
+    queue = new_queue(groups=GroupWaits(groups))
+    queue.add(of_group, 0.0)
+    member = popped(queue, 0.0)
+    for number in range(MANY):
+        refuse(queue, pod(f"p{number}", cpu=number + 1), FIT)
+    refuse(queue, pod("last", node_selector={"a": "b"}))
+    queue.note(NODE_LABELS)
+    while (queued := queue.pop_single(0)) is None:
+        member.missed = True
+        queue.put_back_withdrawn(member, 1.0)
+        queue.note(GONE, on=FULL)
+        assert popped(queue, 1.0) is member
+        assert member.attempts < MANY
+    assert queued.pod.name == "last"
 
 
 def test_a_pod_that_goes_meanwhile_is_not_woken() -> None:
