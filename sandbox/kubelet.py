@@ -21,8 +21,10 @@ from sandbox.apiserver.registry import Registry
 from sandbox.apiserver.resources import NODES, PODS
 from sandbox.apiserver.status import StatusError
 from sandbox.apiserver.store import Expired, Object
+from sandbox.controllers.owned import is_ended
 
 _DEFAULT_PODS: Final = "110"
+_KILLED: Final = 137
 
 
 class Runtime(Protocol):
@@ -129,6 +131,10 @@ class Kubelet:
         else:
             await anyio.sleep(min(meta.get("deletionGracePeriodSeconds", 0), self.termination_limit))
         self._ending.discard(meta["uid"])
+        current = self.registry.store.get(PODS.storage, meta["namespace"], meta["name"])
+        if current is not None and current["metadata"]["uid"] == meta["uid"] and not is_ended(current):
+            # A kubelet reports the end before it deletes, so a pod that has a finalizer stays as one that has ended.
+            self.registry.store.put(PODS.storage, containers.ended(current, _KILLED, self.registry.clock()))
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": meta["uid"]}}
         try:
             self.registry.delete(PODS, meta["namespace"], meta["name"], options)

@@ -65,7 +65,7 @@ async def test_history_is_bounded() -> None:
 
 
 async def test_the_kubelet_runs_bound_pods_and_ends_deleted_ones() -> None:
-    """Pending, Running, gone; a pod on a node that does not exist stays as it is until the node exists."""
+    """Pending, Running, Failed, gone; a pod on a node that does not exist stays as it is until the node exists."""
     async with ApiServer(termination_limit=0).serving() as server:
         server.create(fleet.node("n1", "inf2.48xlarge"))
         server.create(pod("a", nodeName="n1"))
@@ -78,7 +78,7 @@ async def test_the_kubelet_runs_bound_pods_and_ends_deleted_ones() -> None:
                 if (name, change.type, phase) == ("a", "MODIFIED", "Running") and len(seen) == 3:
                     server.registry.delete(PODS, "default", "a", {})
                     server.create(fleet.node("n2", "inf2.xlarge"))
-                if ("a", "DELETED", "Running") in seen and ("lost", "MODIFIED", "Running") in seen:
+                if ("a", "DELETED", "Failed") in seen and ("lost", "MODIFIED", "Running") in seen:
                     break
     assert ("lost", "MODIFIED", "Running") in seen
 
