@@ -5,14 +5,15 @@ Plugins read the cluster only through this. Slots and node sets are valid until 
 """
 
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from itertools import compress
 from typing import Any, Protocol, Self, TypeVar, cast
 
 import attrs
 
 from neuron_scheduler.cluster.index.column import Column
-from neuron_scheduler.cluster.index.indexes import DerivedIndex, Indexes, Row
+from neuron_scheduler.cluster.index.indexes import Data, DerivedIndex, Indexes, Row
 from neuron_scheduler.cluster.index.labels import domain, integer_label, label
-from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, selectors
 from neuron_scheduler.cluster.index.postings import Postings, Values
 from neuron_scheduler.cluster.index.rollup import Domains
 from neuron_scheduler.cluster.index.sums import Totals
@@ -29,7 +30,6 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import PodAffinityTerm
 from neuron_scheduler.model.volumes import PersistentVolumeClaim
 
-_Data = TypeVar("_Data", Postings, Column)
 _Definition = TypeVar("_Definition", bound=Hashable)
 
 
@@ -89,7 +89,6 @@ class IndexRequests:
         """Prepare what is lacking; yields when other tasks may run."""
         for prepare in self.lacking.values():
             yield from prepare()
-        self.lacking.clear()
 
 
 @attrs.define(eq=False)
@@ -153,14 +152,14 @@ class View:
 
     def rows_of(self, nodes: NodeSet) -> Iterator[NodeInfo]:
         """Yield rows without an overlay as they are now, by slot."""
-        return self._table.rows_of(nodes)
+        return filter(None, compress(list(self._table.slots), selectors(nodes)))
 
     def node_postings(self, values_of: Callable[[Node], Values]) -> Postings:
         """Return postings that depend on the node's object only; changes of pods do not touch them."""
-        return self._table.of_nodes.postings(values_of)
+        return self._table.of_nodes.get(values_of, Postings)
 
     def node_column(self, number_of: Callable[[Node], int]) -> Column:
-        return self._table.of_nodes.column(number_of)
+        return self._table.of_nodes.get(number_of, Column)
 
     def has_label(self, *keys: str) -> bool:
         return not self._table.offered.labels.keys().isdisjoint(keys)
@@ -183,12 +182,12 @@ class View:
         """Return the up-to-date postings defined by `values_of`; equal definitions share one index."""
         if self._overlay is not None:
             return self._overlaid(self._overlay, values_of, Postings)
-        return self._table.of_rows.postings(values_of)
+        return self._table.of_rows.get(values_of, Postings)
 
     def column(self, number_of: Callable[[NodeInfo], int]) -> Column:
         if self._overlay is not None:
             return self._overlaid(self._overlay, number_of, Column)
-        return self._table.of_rows.column(number_of)
+        return self._table.of_rows.get(number_of, Column)
 
     def changed_nodes(self, overlay: Overlay) -> NodeSet:
         """Return the nodes whose rows an overlay changes, and perhaps some that it does not change."""
@@ -255,9 +254,9 @@ class View:
     def _totals(self, totals: Totals[_Definition, Any], definition: _Definition, key: str) -> Column:
         return totals.totals(definition, _domains(self._table, key))
 
-    def _overlaid(self, overlay: Overlay, definition: Callable[[NodeInfo], Any], index_type: type[_Data]) -> _Data:
+    def _overlaid(self, overlay: Overlay, definition: Callable[[NodeInfo], Any], index_type: type[Data]) -> Data:
         derived = _derived_index(self._table, overlay, definition, index_type)
-        return cast(_Data, self._table.of_rows.derive(derived))
+        return cast(Data, self._table.of_rows.derive(derived))
 
 
 @attrs.define(eq=False)
@@ -307,7 +306,7 @@ class RecordingView(View):
             if not self._lacks_domains(term.topology_key):
                 yield term, table.terms.totals(kind, term, table.domains(term.topology_key))
 
-    def _overlaid(self, overlay: Overlay, definition: Callable[[NodeInfo], Any], index_type: type[_Data]) -> _Data:
+    def _overlaid(self, overlay: Overlay, definition: Callable[[NodeInfo], Any], index_type: type[Data]) -> Data:
         """Record the request, with the indexes that the one under the overlay derives from."""
         table = self._table
         derived = _derived_index(table, overlay, definition, index_type)
@@ -342,11 +341,11 @@ def _domains(table: NodeTable, key: str) -> Domains | None:
 
 
 def _derived_index(
-    table: NodeTable, overlay: Overlay, definition: Callable[[NodeInfo], Any], index_type: type[_Data]
+    table: NodeTable, overlay: Overlay, definition: Callable[[NodeInfo], Any], index_type: type[Data]
 ) -> DerivedIndex[NodeInfo]:
     return DerivedIndex(overlaid(overlay, definition), definition, index_type, lambda: _changed_nodes(table, overlay))
 
 
 def _changed_nodes(table: NodeTable, overlay: Overlay) -> NodeSet:
-    marked = table.of_rows.postings(overlay.marks)
+    marked = table.of_rows.get(overlay.marks, Postings)
     return marked.any_of(filter(overlay.changes, marked.values)) if marked.keyed else NO_NODES

@@ -7,8 +7,9 @@ never change, so the picture is of one moment, although it is made over several 
 
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
+from functools import reduce
 from itertools import islice
-from operator import attrgetter, itemgetter
+from operator import attrgetter, itemgetter, or_
 from typing import Final
 
 from neuron_scheduler.cluster.cluster import Cluster
@@ -133,6 +134,7 @@ def _picture_of(node_info: NodeInfo, withheld: str) -> tuple[int, MachinePicture
     (stock,) = inventory.stock_of(node_info)
     (left,) = inventory.stock_of(node_info.with_nominated(inventory.PLAIN_POD.priority))
     free, blocks = (0, ()) if withheld else (left.free, left.blocks)
+    kept = reduce(or_, (cores for _, cores in _nominations(node_info)), NO_CORES)
     unclear, (ultraserver, size) = usage.unknown_holders > 0, _ultraserver(node)
     picture = MachinePicture(
         node_name=node.name,
@@ -141,7 +143,7 @@ def _picture_of(node_info: NodeInfo, withheld: str) -> tuple[int, MachinePicture
         devices=machine.devices,
         cores_per_device=machine.cores_per_device,
         units=tuple(unit.value for unit in Unit if unit in machine.units),
-        cores=_states(machine.core_count, usage.free, usage.double_booked, _kept_cores(node_info), unclear=unclear),
+        cores=_states(machine.core_count, usage.free, usage.double_booked, kept, unclear=unclear),
         holders=_holders(node_info),
         used_devices=stock.devices - stock.whole,
         free_devices=free,
@@ -170,13 +172,6 @@ def _nominations(node_info: NodeInfo) -> Iterator[tuple[Pod, CoreMask]]:
     for nomination in node_info.nominations:
         if nomination.cores and nomination.pod.uid not in node_info.pod_infos:
             yield nomination.pod, nomination.cores
-
-
-def _kept_cores(node_info: NodeInfo) -> CoreMask:
-    kept = NO_CORES
-    for _, cores in _nominations(node_info):
-        kept |= cores
-    return kept
 
 
 def _holders(node_info: NodeInfo) -> tuple[Holder, ...]:

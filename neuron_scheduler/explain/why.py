@@ -53,7 +53,6 @@ from neuron_scheduler.scheduling.plugins.contract import PluginName, PodRefusal,
 from neuron_scheduler.scheduling.plugins.neuron_topology import free_units_of
 from neuron_scheduler.scheduling.preemption.nominations import turn_text
 
-"""kube-apiserver's message in the condition of a gated pod."""
 DELETED: Final = "The pod is being deleted, so no scheduler gives it a node."
 SCHEDULER_NAME: Final = "scheduler_name"
 """The cause of a pod that no known scheduler serves; such a pod is in no queue, and in no metric."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.labels import label
-from neuron_scheduler.cluster.index.nodeset import Slot, all_slots, from_slots
+from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, from_slots
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.tables.pods import PodQuery
@@ -86,7 +86,7 @@ def check_indexes(cluster: Cluster, which: Sequence[int]) -> None:
         index = getattr(view, kind)(definition)
         if kind.endswith("column"):
             assert {slot: index.value(slot) for slot in rows} == values
-            assert index.total(all_slots(64)) == sum(values.values())
+            assert index.total(NodeSet((1 << 64) - 1)) == sum(values.values())
         else:
             posted = {value for have in values.values() for value in have}
             want = {
@@ -113,7 +113,7 @@ def _check_counts(cluster: Cluster, rows: dict[Slot, NodeInfo], which: AbstractS
                 for slot in rows
             }
         assert {slot: column.value(slot) for slot in rows} == want, (matching, key)
-        assert column.total(all_slots(64)) == sum(want.values())
+        assert column.total(NodeSet((1 << 64) - 1)) == sum(want.values())
 
 
 def _definitions() -> Iterable[tuple[Callable[[Any], Any], str]]:

@@ -22,13 +22,6 @@ class Column:
 
     _planes: list[NodeSet] = attrs.field(factory=list)
 
-    @classmethod
-    def build(cls, rows: Sequence[int]) -> Self:
-        """Index the numbers, one for each slot."""
-        column = cls()
-        column.extend(rows, 0)
-        return column
-
     def extend(self, rows: Sequence[int], first: int) -> None:
         """
         Index the numbers of the slots from `first` on, which have none yet.

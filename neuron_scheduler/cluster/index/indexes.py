@@ -17,7 +17,7 @@ import attrs
 from neuron_scheduler.cluster.index.change_log import ChangeLog
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, slots_of
-from neuron_scheduler.cluster.index.postings import Postings, Values
+from neuron_scheduler.cluster.index.postings import Postings
 
 _Key = TypeVar("_Key", bound=Hashable)
 _MOST_INDEXES = 1024
@@ -34,6 +34,7 @@ _BLOCK: Final = 16 * _AT_ONCE
 _PATIENCE = 32
 """Changes that an index follows without being used."""
 Row = TypeVar("Row")
+Data = TypeVar("Data", Postings, Column)
 
 
 class _Entry(Protocol):
@@ -93,12 +94,13 @@ class DerivedIndex(Generic[Row]):
 
     Attributes:
         base: the definition of the other one.
+        index_type: `Postings` or `Column`.
         changed: returns the rows for which the two may differ.
     """
 
     definition: Callable[[Row], Any]
     base: Callable[[Row], Any]
-    index_type: type[Postings | Column]
+    index_type: type[Any]
     changed: Callable[[], NodeSet]
 
 
@@ -122,21 +124,14 @@ class Indexes(Generic[Row]):
     _bound: int = _FEWEST_LOGGED
     _preparing: int = 0
 
-    def postings(self, values_of: Callable[[Row], Values]) -> Postings:
-        index, end = self._by_definition.get(values_of), self.log.end
+    def get(self, definition: Callable[[Row], Any], index_type: type[Data]) -> Data:
+        """Return an index that is up to date; it is built at once if it was not prepared."""
+        index, end = self._by_definition.get(definition), self.log.end
         if index is None or index.position != end:
-            index = self._bring_up_to_date(index, values_of, Postings)
+            index = self._bring_up_to_date(index, definition, index_type)
         index.last_used = end
-        postings: Postings = index.data
-        return postings
-
-    def column(self, number_of: Callable[[Row], int]) -> Column:
-        index, end = self._by_definition.get(number_of), self.log.end
-        if index is None or index.position != end:
-            index = self._bring_up_to_date(index, number_of, Column)
-        index.last_used = end
-        column: Column = index.data
-        return column
+        data: Data = index.data
+        return data
 
     def derive(self, derived: DerivedIndex[Row]) -> Any:
         index, end = self._derived.get(derived.definition), self.log.end
@@ -235,8 +230,8 @@ class Indexes(Generic[Row]):
         if 2 * changed.bit_count() > len(rows):
             data = yield from build(derived.definition, derived.index_type, rows)
         else:
-            index_of = self.postings if derived.index_type is Postings else self.column
-            data = yield from _replace_differing(index_of(derived.base).fork(), derived, changed, rows)
+            base = self.get(derived.base, derived.index_type)
+            data = yield from _replace_differing(base.fork(), derived, changed, rows)
         if self.log.covers(start):
             evict_if_full(self._derived, _MOST_DERIVED)
             self._derived[derived.definition] = _Index(derived.definition, data, start, last_used=start)

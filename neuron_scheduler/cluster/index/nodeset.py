@@ -64,10 +64,6 @@ def membership(nodes: NodeSet, size: int) -> Callable[[Slot], bool]:
     return lambda slot: bool(bits[slot >> 3] >> (slot & 7) & 1)
 
 
-def all_slots(size: int) -> NodeSet:
-    return NodeSet((1 << size) - 1)
-
-
 def by_slot(rows: Iterable[_Row]) -> Iterator[tuple[Slot, _Row]]:
     return enumerate(rows)  # type: ignore[return-value]  # a row's position is its slot
 

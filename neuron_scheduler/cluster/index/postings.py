@@ -27,15 +27,8 @@ class Postings:
     _sets: dict[Hashable, NodeSet | tuple[Slot, ...]] = attrs.field(factory=dict)
     _shared: bool = False  # a fork may have the same dict
 
-    @classmethod
-    def build(cls, rows: Sequence[Values]) -> Self:
-        """Index the values of each row, in the order of slots; `()` where a slot is empty."""
-        postings = cls()
-        postings.extend(rows, 0)
-        return postings
-
     def extend(self, rows: Sequence[Values], first: int) -> None:
-        """Index the values of the slots from `first` on, which have none yet."""
+        """Index the values of the slots from `first` on, which have none yet; `()` where a slot is empty."""
         slots: dict[Hashable, list[Slot]] = {}
         for slot, values in by_slot(rows):
             for value in values:

@@ -11,7 +11,6 @@ Pods whose node does not exist (yet, or any more) are in *headless* rows, which 
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import compress
 from typing import Self
 
 import attrs
@@ -19,12 +18,7 @@ import attrs
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.indexes import Indexes
 from neuron_scheduler.cluster.index.labels import domain, label
-from neuron_scheduler.cluster.index.nodeset import (
-    NO_NODES,
-    NodeSet,
-    Slot,
-    selectors,
-)
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot
 from neuron_scheduler.cluster.index.postings import Postings
 from neuron_scheduler.cluster.index.rollup import Domains, Relabelings
 from neuron_scheduler.cluster.index.sums import Sums
@@ -129,10 +123,6 @@ class NodeTable:
             raise LookupError(f"slot {slot} is empty")
         return node_info
 
-    def rows_of(self, nodes: NodeSet) -> Iterator[NodeInfo]:
-        """Yield the rows in live slots as they are now."""
-        return filter(None, compress(list(self.slots), selectors(nodes)))
-
     def node_info_of(self, name: str) -> NodeInfo:
         """Return the row of a name; an empty one if there is no such node and no pod names it."""
         slot = self.slot_of.get(name)
@@ -143,11 +133,11 @@ class NodeTable:
     def domains(self, key: str) -> Domains:
         """Return the domains of a label; a key that no node has costs no index."""
         known = key in self.offered.labels
-        postings = self.of_nodes.postings(domain(key)) if known else Postings()
+        postings = self.of_nodes.get(domain(key), Postings) if known else Postings()
         return Domains(key, postings, self.nodes, self.relabelings)
 
     def nodes_of(self, key: str, value: str) -> NodeSet:
-        return self.of_nodes.postings(label(key)).get(value) if key in self.offered.labels else NO_NODES
+        return self.of_nodes.get(label(key), Postings).get(value) if key in self.offered.labels else NO_NODES
 
     def terms_of_placed_pods(
         self, kind: TermKind, pod: Pod, namespace_labels: Mapping[str, str]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from neuron_scheduler.cluster.index.column import Column
-from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, all_slots, by_slot
+from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, by_slot
 
 numbers = st.one_of(st.integers(0, 9), st.integers(0, 1 << 45))
 rows = st.lists(numbers, max_size=40)
@@ -19,7 +19,8 @@ def as_set(slots: object) -> int:
 def column_of(values: list[int], replacements: list[tuple[Slot, int]]) -> Column:
     """Return a column built from values in two parts, with replacements made in it and in the list."""
     half = len(values) // 2
-    column = Column.build(values[:half])
+    column = Column()
+    column.extend(values[:half], 0)
     column.extend(values[half:], half)
     for slot, number in replacements:
         if slot < len(values):
@@ -41,7 +42,7 @@ def test_questions_are_answered_as_a_list_would(
 ) -> None:
     """`at_least`, `highest`, `lowest` and `total` agree with comparisons one by one."""
     column = column_of(values, replacements)
-    among &= all_slots(len(values))
+    among &= NodeSet((1 << len(values)) - 1)
     chosen = {s: v for s, v in by_slot(values) if among >> s & 1}
     for asked in (bound, *values[:3], *(v + 1 for v in values[:3])):
         assert column.at_least(asked, among) == as_set(s for s, v in chosen.items() if v >= asked)
@@ -53,7 +54,8 @@ def test_questions_are_answered_as_a_list_would(
 @given(values=rows, additions=st.lists(st.tuples(st.integers(0, 200), some_nodes), max_size=8))
 def test_weights_add_up(values: list[int], additions: list[tuple[int, NodeSet]]) -> None:
     """Adding a weight to a set adds it to each of its nodes and to no other; so does taking 1 away."""
-    column = Column.build(values)
+    column = Column()
+    column.extend(values, 0)
     totals = {slot: (values[slot] if slot < len(values) else 0) for slot in map(Slot, range(40))}
     for weight, nodes in additions:
         column.add(weight, nodes)
@@ -75,7 +77,8 @@ def test_an_empty_column_takes_any_weight(weight: int) -> None:
 @given(values=rows.filter(bool))
 def test_a_fork_is_independent(values: list[int]) -> None:
     """A change of a copy or of its origin does not change the other."""
-    column = Column.build(values)
+    column = Column()
+    column.extend(values, 0)
     fork = column.fork()
     fork.replace(Slot(0), values[0], 1 << 50)
     column.add(3, NodeSet(1))
@@ -88,7 +91,7 @@ def test_arithmetic_is_that_of_a_list(
 ) -> None:
     """Extremes, masking, adding a multiple and taking from the highest agree with doing it one by one."""
     column = column_of(values, replacements)
-    among &= all_slots(len(values))
+    among &= NodeSet((1 << len(values)) - 1)
     chosen = {s: v for s, v in by_slot(values) if among >> s & 1}
     highest = max(chosen.values(), default=0)
     assert (column.maximum(among), column.minimum(among)) == (highest, min(chosen.values(), default=0))

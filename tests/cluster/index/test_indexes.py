@@ -81,9 +81,9 @@ def _small_bounds() -> Iterator[None]:
 
 def check(table: Indexes[Row], divisor: int) -> None:
     """Compare one column and the postings with the rows."""
-    column, rows = table.column(modulo(divisor)), table.rows
+    column, rows = table.get(modulo(divisor), Column), table.rows
     assert [column.value(Slot(s)) for s in range(len(rows))] == [0 if r is None else r % divisor for r in rows]
-    postings = table.postings(parity)
+    postings = table.get(parity, Postings)
     assert {v: postings.get(v) for v in postings.values} == {
         v: sum(1 << s for s, r in enumerate(rows) if r is not None and v in parity(r))
         for row in rows
@@ -135,7 +135,7 @@ def test_what_was_prepared_is_ready() -> None:
     """An index catches up with rows that changed meanwhile, also if it was not used for long."""
     rows: list[Row | None] = [1, 2, 3, 4, 5, 6]
     table = Indexes(rows)
-    table.column(modulo(3))
+    table.get(modulo(3), Column)
     for _ in table.prepare(modulo(5), Column):
         table.record(Slot(0), rows[0], 50)
         rows[0] = 50
@@ -173,19 +173,19 @@ def test_an_index_follows_while_it_is_asked_for(monkeypatch: pytest.MonkeyPatch)
         return row
 
     table: Indexes[Row] = Indexes([0])
-    table.column(watched)
+    table.get(watched, Column)
     for row in range(3):
         seen.clear()
         table.record(Slot(0), row, row + 1)
         assert seen == [row, row + 1]
-        assert table.column(watched).value(Slot(0)) == row + 1
+        assert table.get(watched, Column).value(Slot(0)) == row + 1
         assert seen == [row, row + 1]
     for row in range(3, 12):
         table.record(Slot(0), row, row + 1)
     seen.clear()
     table.record(Slot(0), 12, 13)
     assert not seen
-    assert table.column(watched).value(Slot(0)) == 13
+    assert table.get(watched, Column).value(Slot(0)) == 13
 
 
 def test_without_indexes_nothing_is_logged() -> None:
@@ -199,9 +199,9 @@ def test_without_indexes_nothing_is_logged() -> None:
 def test_an_unused_index_is_dropped() -> None:
     """It does not keep the log from being cut."""
     table: Indexes[Row] = Indexes([0])
-    table.column(modulo(3))
+    table.get(modulo(3), Column)
     for row in range(100):
-        table.column(modulo(5))
+        table.get(modulo(5), Column)
         table.record(Slot(0), row, row + 1)
     assert list(table._by_definition) == [modulo(5)]
 
@@ -210,7 +210,7 @@ def test_the_log_keeps_few_changes_of_many_parts() -> None:
     """One tenant's largest pods, coming and going, do not stay in memory by the thousand."""
     table: Indexes[Row] = Indexes([0])
     for row in range(100):
-        table.column(modulo(5))
+        table.get(modulo(5), Column)
         table.record(Slot(0), row, row + 1, parts=3 * indexes.FEW_PARTS)
         assert len({old for _, old, _ in table.log.changes_since(table.log.start)}) <= 4
 
@@ -218,4 +218,4 @@ def test_the_log_keeps_few_changes_of_many_parts() -> None:
 def test_equal_definitions_share_one_index() -> None:
     """An index is looked up by its definition."""
     table: Indexes[Row] = Indexes([7])
-    assert table.column(modulo(3)) is table.column(modulo(3))
+    assert table.get(modulo(3), Column) is table.get(modulo(3), Column)

@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, all_slots, by_slot
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, by_slot
 from neuron_scheduler.cluster.index.postings import Postings, Values
 
 # Few values for many slots, so that sets pass the border between tuples and integers in both directions.
@@ -19,7 +19,8 @@ def expected(values: list[Values]) -> dict[object, int]:
 def postings_of(values: list[Values], replacements: list[tuple[Slot, Values]]) -> Postings:
     """Return postings built from values in two parts, with replacements made in them and in the list."""
     half = len(values) // 2
-    postings = Postings.build(values[:half])
+    postings = Postings()
+    postings.extend(values[:half], 0)
     postings.extend(values[half:], half)
     for slot, new in replacements:
         if slot < len(values):
@@ -46,7 +47,8 @@ def test_sets_are_what_was_set(values: list[Values], replacements: list[tuple[Sl
 @given(values=rows, replacements=changes)
 def test_a_fork_is_independent(values: list[Values], replacements: list[tuple[Slot, Values]]) -> None:
     """Changing a copy leaves its origin, and the other way round."""
-    postings = Postings.build(values)
+    postings = Postings()
+    postings.extend(values, 0)
     fork, before = postings.fork(), list(values)
     for slot, new in replacements:
         if slot < len(values):
@@ -62,6 +64,6 @@ def test_values_are_counted_among_nodes(
 ) -> None:
     """A value counts once, however many of the nodes have it."""
     postings = postings_of(values, replacements)
-    for among in (nodes, NO_NODES, all_slots(40)):
+    for among in (nodes, NO_NODES, NodeSet((1 << 40) - 1)):
         have = {value for slot, of_slot in by_slot(values) for value in of_slot if among >> slot & 1}
         assert postings.count_among(among) == len(have)

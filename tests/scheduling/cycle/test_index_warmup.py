@@ -94,13 +94,13 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     since = ChangeLog.changes_since
 
     def building(kind: type[Postings | Column]) -> None:
-        build = kind.build
+        extend = kind.extend
 
-        def counting(rows: Sequence[Any]) -> Postings | Column:
+        def counting(self: Any, rows: Sequence[Any], first: int) -> None:
             counted.append(len(rows))
-            return build(rows)
+            extend(self, rows, first)
 
-        monkeypatch.setattr(kind, "build", counting)
+        monkeypatch.setattr(kind, "extend", counting)
 
     def reading(self: ChangeLog[Any], position: int, most: int | None = None) -> Sequence[Any]:
         changes = since(self, position, most)
