@@ -22,6 +22,8 @@ from neuron_scheduler.steps import run_in_turns
 
 _MOST_COMPARISONS: Final = 100_000
 """With other pods, in the turns of the loop: a tenth of a second."""
+_MOST_COUNTED: Final = 10_000
+"""Nodes, for each unlike claim: all pods with claims are tried again after most changes of volumes and nodes."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -57,7 +59,8 @@ class SideLane:
         terms = 0 if constraints is NO_CONSTRAINTS else constraints.comparisons
         if pod.neuron is not None and not constraints.volume_claims and terms * cluster.pod_count <= _MOST_COMPARISONS:
             return False  # without Neuron, a pod is compared with those of its workload, too
-        return self.warmup.comparisons(cluster, pod, self.profiles[pod.scheduler_name]) > _MOST_COMPARISONS
+        most = _MOST_COUNTED if constraints.volume_claims else _MOST_COMPARISONS
+        return self.warmup.comparisons(cluster, pod, self.profiles[pod.scheduler_name]) > most
 
     def put(self, queued: QueuedPod) -> None:
         """Take a popped pod; `run` prepares for it, in turns of the namespaces. Those that wait are in the queue."""

@@ -6,9 +6,11 @@ Upstream: `component-helpers/storage/volume/pv_helpers.go`. A `key` is `namespac
 
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
 import attrs
 
+from neuron_scheduler.model.memo import memoise
 from neuron_scheduler.model.selectors import NO_LABELS, LabelSelector, NodeSelectorTerm
 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
@@ -77,7 +79,7 @@ class NodeStorage:
 NO_STORAGE = NodeStorage()
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class PersistentVolumeClaim:
     """
     A claim.
@@ -119,8 +121,17 @@ class PersistentVolumeClaim:
     @cached_property
     def wish(self) -> "PersistentVolumeClaim":
         """What it asks of a volume, as a claim without a name: equal claims have equal wishes."""
-        asked = self.class_name, self.access_modes, self.request, self.selector, self.volume_mode, self.attributes_class
-        return PersistentVolumeClaim("", "", "", "", "", *asked)
+        return self.of_size(self.request)
+
+    def of_size(self, request: int) -> "PersistentVolumeClaim":
+        """Return its wish, with another size."""
+        asked = self.class_name, self.access_modes, request, self.selector, self.volume_mode, self.attributes_class
+        return _wish(*asked)
+
+
+@memoise(maxsize=4096)
+def _wish(class_name: str, modes: tuple[str, ...], *other: Any) -> PersistentVolumeClaim:
+    return PersistentVolumeClaim("", "", "", "", "", class_name, tuple(sorted(set(modes))), *other)
 
 
 @attrs.frozen(cache_hash=True)

@@ -21,8 +21,9 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import schedule_pod
 from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.control_plane.objects import pod_manifest
-from tests.support.builders import node, pod
+from tests.support.builders import GI, node, pod
 from tests.support.queueing import new_queue
+from tests.support.storage import claim, stored, volume, zoned
 from tests.support.wired_scheduler import WiredScheduler
 
 PROFILE = default_profile("my-scheduler")
@@ -249,6 +250,17 @@ def test_it_takes_a_pod_that_would_be_compared_with_many(
     term = attrs.evolve(hostile().constraints.anti_affinity[0], namespaces=frozenset({namespace}))
     asking = attrs.evolve(pod("asking", cpu=1, anti_affinity=(term,)), scheduler_name="default-scheduler")
     assert lane_of(cluster, new_queue()).takes(asking) == is_taken
+
+
+def test_it_takes_a_pod_whose_volumes_would_be_counted_on_many_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each unlike claim is counted."""
+    zones = dict.fromkeys(map(str, range(10)), "x")
+    unlike = [claim(f"c{size}", request=size * GI) for size in (1, 2)]
+    cluster = stored(zoned(**zones), *unlike, *[volume(f"pv{size}", capacity=size * GI) for size in (1, 2)])
+    monkeypatch.setattr(side_lane, "_MOST_COUNTED", 10)
+    for names, is_taken in ((("c1",), False), (("c1", "c2"), True)):
+        asking = attrs.evolve(pod(volume_claims=names), scheduler_name="default-scheduler")
+        assert lane_of(cluster, new_queue()).takes(asking) == is_taken
 
 
 async def test_a_pod_that_is_gone_is_not_prepared(cluster: Cluster, compared: list[int]) -> None:

@@ -3,7 +3,7 @@ The volumes that no claim has, found by what a claim asks for, and how many of t
 
 They are grouped by class, volume mode and attributes class, then by access modes and the labels that their node
 affinity asks for, then by the values of these labels, and ordered by size. A count for a claim is built from all nodes,
-and kept up to date from logs of changes. Equal claims have one count.
+and kept up to date from logs of changes. Claims that differ only in bytes between two sizes of volumes have one count.
 """
 
 from bisect import bisect_left, insort
@@ -30,6 +30,7 @@ from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
 
 _Entry = tuple[int, str, PersistentVolume]
+Group = tuple[str, str, str]
 _Kind = tuple[frozenset[str], tuple[str, ...] | None]
 _ByKind = CopyOnWrite[_Kind, CopyOnWrite[tuple[Any, ...], list[_Entry]]]
 """
@@ -41,6 +42,7 @@ An affinity that asks for more than values has no labels, and is the second key 
 _MOST_COLUMNS: Final = 256
 _MOST_LOGGED: Final = 4096
 _MOST_PLACES: Final = 1024
+_NONE_AS_LARGE: Final = 1 << 63  # bytes: a quantity is less
 _AT_ONCE: Final = 64
 """Changes after which a preparation yields."""
 
@@ -58,27 +60,27 @@ class _Count:
 class FreeVolumes:
     """Free volumes; `wish` is what a claim asks of one (`PersistentVolumeClaim.wish`)."""
 
-    _by_group: CopyOnWrite[tuple[str, str, str], _ByKind] = attrs.field(factory=CopyOnWrite)
+    _by_group: CopyOnWrite[Group, _ByKind] = attrs.field(factory=CopyOnWrite)
+    _sizes: CopyOnWrite[Group, list[int]] = attrs.field(factory=CopyOnWrite)  # of all volumes, sorted
     _counts: dict[PersistentVolumeClaim, _Count] = attrs.field(factory=dict)
     _log: ChangeLog[tuple[PersistentVolume, bool]] = attrs.field(factory=ChangeLog)  # and whether it came
 
     def copy(self) -> Self:
         """Return an independent copy, which counts anew."""
-        return type(self)(self._by_group.copy())
+        return type(self)(self._by_group.copy(), self._sizes.copy())
 
     def put(self, volume: PersistentVolume, *, came: bool = True) -> None:
         """Add a volume, or remove it as it was when it was added."""
         if not volume.available or volume.terminating:
             return
         labels, places = _places(volume.required_terms)
+        sizes, size = self._sizes.to_change(group_of(volume), list), volume.capacity
+        insort(sizes, size) if came else sizes.pop(bisect_left(sizes, size))
         by_kind = self._by_group.to_change(group_of(volume), CopyOnWrite)
         by_place = by_kind.to_change((frozenset(volume.access_modes), labels), CopyOnWrite)
         for place in places:
-            entries = by_place.to_change(place, list)
-            if came:
-                insort(entries, (volume.capacity, volume.name, volume))
-            else:
-                del entries[bisect_left(entries, (volume.capacity, volume.name))]
+            entries, entry = by_place.to_change(place, list), (size, volume.name, volume)
+            insort(entries, entry) if came else entries.pop(bisect_left(entries, entry[:2]))
             if not entries:
                 by_place.remove(place)
         if labels is None:
@@ -86,16 +88,21 @@ class FreeVolumes:
         else:
             self._log.append((volume, came), most=_MOST_LOGGED)
 
+    def round_up(self, wish: PersistentVolumeClaim) -> PersistentVolumeClaim:
+        """Return a wish for the next size that a volume of its class has: the same volumes serve both."""
+        sizes = self._sizes.by_key.get(group_of(wish), ())
+        at = bisect_left(sizes, wish.request)
+        return wish.of_size(sizes[at] if at < len(sizes) else _NONE_AS_LARGE)
+
     def has_any(self, wish: PersistentVolumeClaim) -> bool:
-        """Return whether there is, or was, a volume of a claim's class: without one there is nothing to count."""
-        return bool(self._for(wish).by_key)
+        """Return whether a volume of a claim's class is large enough: without one there is nothing to count."""
+        return self.round_up(wish).request < _NONE_AS_LARGE
 
     def volumes_for(self, wish: PersistentVolumeClaim, node: Node) -> Iterator[PersistentVolume]:
-        """Yield the volumes that serve a claim on a node, the smallest first."""
+        """Return the volumes that serve a claim on a node, the smallest first."""
         there = [each[bisect_left(each, (wish.request,)) :] for each in _entries_at(self._for(wish), wish, node)]
-        for _, _, volume in merge(*there):
-            if wish.selector is None or wish.selector.matches(volume.labels):
-                yield volume
+        selector = wish.selector
+        return (volume for _, _, volume in merge(*there) if selector is None or selector.matches(volume.labels))
 
     def counts(self, wish: PersistentVolumeClaim, table: NodeTable) -> Column:
         """Return how many volumes serve a claim on each node."""
@@ -153,7 +160,7 @@ class FreeVolumes:
         return self._by_group.by_key.get(group_of(wish)) or CopyOnWrite()
 
 
-def group_of(storage: PersistentVolume | PersistentVolumeClaim) -> tuple[str, str, str]:
+def group_of(storage: PersistentVolume | PersistentVolumeClaim) -> Group:
     return (storage.class_name, storage.volume_mode, storage.attributes_class)
 
 

@@ -6,10 +6,8 @@ scheduler's `volumebinding/binder.go`: claims by size, each gets the smallest vo
 taken by name.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from functools import reduce
-from itertools import chain, groupby, islice
-from operator import or_
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, islice
 from typing import Final
 
 import attrs
@@ -18,15 +16,17 @@ from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, less, slots_of
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
-from neuron_scheduler.cluster.tables.free_volumes import group_of
+from neuron_scheduler.cluster.tables.free_volumes import Group, group_of
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, NodeSelectorTerm, Operator
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
 from neuron_scheduler.scheduling.plugins.node_affinity import any_term
 
-_MOST_TRIED: Final = 128
-"""Nodes: some milliseconds."""
+_MOST_TRIED: Final = 2560
+"""Claims, at any nodes: some milliseconds."""
+_Equal = tuple[PersistentVolumeClaim, PersistentVolume | None, Sequence[PersistentVolumeClaim]]
+"""A wish, the volume that is kept for it, and the claims that have it."""
 _Asked = tuple[PersistentVolumeClaim, Column, int]
 """A wish without its size, how many volumes serve it on each node, and how many claims have it."""
 
@@ -50,32 +50,32 @@ def _nodes_matching(view: View, terms: Sequence[NodeSelectorTerm] | None, among:
 
 
 def nodes_served(
-    view: View, claims: Sequence[PersistentVolumeClaim], among: NodeSet
+    view: View, claims: Sequence[PersistentVolumeClaim], among: NodeSet, static: Container[str] = ()
 ) -> Sequence[tuple[PersistentVolumeClaim, NodeSet]]:
     """
-    Return the claims by size, each with the nodes on which it gets an existing volume; of equal ones, only the last.
+    Return claims, each with the nodes on which it gets an existing volume; of equal ones, only the last by size.
 
-    Numbers decide, but where claims with other modes or selectors may take the volumes of a claim: the first
-    `_MOST_TRIED` of such nodes are tried, those that have as many volumes in all before others.
+    Numbers decide, but where claims with other modes or selectors may take the volumes of a claim: the first 128 of
+    such nodes (fewer for very many claims) are tried, those with as many volumes in all before others. These others are
+    not tried for `static` classes: some claim lacks a volume there.
     """
-    served = dict[str, tuple[PersistentVolumeClaim, NodeSet]]()
-    asked, doubtful = dict[PersistentVolumeClaim, _Asked](), dict[Hashable, NodeSet]()
-    for wish, kept, equal in _equal_claims(view, claims):
-        last, nodes = equal[-1], NO_NODES
+    served = dict[PersistentVolumeClaim, tuple[PersistentVolumeClaim, NodeSet]]()
+    asked, doubtful = dict[PersistentVolumeClaim, _Asked](), dict[Group, NodeSet]()
+    by_size = list(_equal_claims(view, claims))
+    for wish, kept, equal in by_size:
+        nodes = NO_NODES
         if kept is not None:
             nodes = _nodes_matching(view, kept.required_terms, among)
         elif view.volumes.free.has_any(wish):
-            kind, number = attrs.evolve(wish, request=0), len(equal) + (asked[wish][2] if wish in asked else 0)
+            kind, number = wish.of_size(0), len(equal) + (asked[wish][2] if wish in asked else 0)
             asked[wish] = kind, view.free_volumes(wish), number
             nodes, possible = _nodes_with_enough(kind, list(asked.values()), among)
             doubtful[group_of(wish)] = doubtful.get(group_of(wish), NO_NODES) | less(possible, nodes)
-        served[last.key] = last, nodes
-    enough = _with_enough_in_all(view, asked, doubtful)
-    others = less(reduce(or_, doubtful.values(), NO_NODES), enough)
-    for slot in islice(chain(slots_of(enough), slots_of(others)), _MOST_TRIED):
-        for key, volume in _choose_volumes(view, slot, claims).items():
-            if volume is not None and key in served:
-                served[key] = served[key][0], served[key][1] | 1 << slot
+        served[wish] = equal[-1], nodes
+    for slot in islice(_to_try(view, asked, doubtful, static), _MOST_TRIED // max(20, len(claims))):
+        taken = _choose_volumes(view, slot, by_size)
+        for wish, (last, nodes) in served.items():
+            served[wish] = last, nodes | (NO_NODES if taken[last.key] is None else 1 << slot)
     return list(served.values())
 
 
@@ -86,16 +86,16 @@ def assign_volumes(
     slot = view.slot(node_name)
     if slot is None:
         raise LookupError(f"{pod.key} was given the node {node_name!r}, which is not there")
-    taken = _choose_volumes(view, slot, [claim for claim in claims if claim.selected_node is None])
+    free = [claim for claim in claims if claim.selected_node is None]
+    taken = _choose_volumes(view, slot, _equal_claims(view, free))
     return [(claim, taken.get(claim.key)) for claim in sorted(claims, key=lambda claim: claim.request)]
 
 
-def _equal_claims(
-    view: View, claims: Sequence[PersistentVolumeClaim]
-) -> Iterator[tuple[PersistentVolumeClaim, PersistentVolume | None, Sequence[PersistentVolumeClaim]]]:
-    """Yield the claims by size, equal ones together, with their wish; one with a volume reserved for it is alone."""
+def _equal_claims(view: View, claims: Sequence[PersistentVolumeClaim]) -> Iterator[_Equal]:
+    """Yield the claims by size, those that the same volumes serve together; one with a volume kept for it is alone."""
     by_size = [(claim, _reserved_volume(view, claim)) for claim in sorted(claims, key=lambda claim: claim.request)]
-    for wish, equal in groupby(by_size, key=lambda each: each[0].wish if each[1] is None else each[0]):
+    round_up = view.volumes.free.round_up
+    for wish, equal in groupby(by_size, key=lambda each: round_up(each[0].wish) if each[1] is None else each[0]):
         taking = list(equal)
         yield wish, taking[0][1], [claim for claim, _ in taking]
 
@@ -117,17 +117,19 @@ def _nodes_with_enough(kind: PersistentVolumeClaim, asked: Sequence[_Asked], amo
     return sure, possible
 
 
-def _with_enough_in_all(
-    view: View, asked: Mapping[PersistentVolumeClaim, _Asked], doubtful: Mapping[Hashable, NodeSet]
-) -> NodeSet:
-    """Return the doubtful nodes with as many volumes as claims, whatever modes and labels these ask for."""
-    enough = NO_NODES
+def _to_try(
+    view: View, asked: Mapping[PersistentVolumeClaim, _Asked], doubtful: Mapping[Group, NodeSet], static: Container[str]
+) -> Iterator[Slot]:
+    """Yield the doubtful nodes with as many volumes as claims, whatever these ask for; then those with too few."""
+    enough = others = NO_NODES
     for group, nodes in doubtful.items():
-        wishes = [wish for wish in asked if group_of(wish) == group]  # by size
-        if len({asked[wish][0] for wish in wishes}) > 1:
+        if nodes:
+            wishes = [wish for wish in asked if group_of(wish) == group]  # by size
             any_volume = attrs.evolve(wishes[0], access_modes=(), selector=None)
             enough |= view.free_volumes(any_volume).at_least(sum(asked[wish][2] for wish in wishes), nodes)
-    return enough
+            others |= NO_NODES if group[0] in static else nodes
+    yield from slots_of(enough)
+    yield from slots_of(less(others, enough))
 
 
 def _may_want_the_same(*wishes: PersistentVolumeClaim) -> bool:
@@ -141,12 +143,10 @@ def _may_want_the_same(*wishes: PersistentVolumeClaim) -> bool:
     )
 
 
-def _choose_volumes(
-    view: View, slot: Slot, claims: Sequence[PersistentVolumeClaim]
-) -> Mapping[str, PersistentVolume | None]:
+def _choose_volumes(view: View, slot: Slot, by_size: Iterable[_Equal]) -> Mapping[str, PersistentVolume | None]:
     """Return what claims get on a node, by their keys: each, the smallest first, the smallest volume that is left."""
     node, taken, gone = view.row(slot).node, dict[str, PersistentVolume | None](), set[str]()
-    for wish, kept, equal in _equal_claims(view, claims):
+    for wish, kept, equal in by_size:
         if kept is not None:
             taken[equal[0].key] = kept if _nodes_matching(view, kept.required_terms, 1 << slot) else None
             continue

@@ -6,7 +6,7 @@ smallest volume that serves it on the node; if there is none, one is provisioned
 driver has room.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -44,7 +44,6 @@ _MOST_UNLIKE = 20
 
 def pre_filter(view: View, pod: Pod) -> PodRefusal | None:
     """Refuse a pod with a claim that no node could serve in its current state."""
-    claims = []
     for name in pod.constraints.volume_claims:
         claim = view.volumes.claim(f"{pod.namespace}/{name}")
         ephemeral = name in pod.constraints.ephemeral_claims
@@ -54,19 +53,25 @@ def pre_filter(view: View, pod: Pod) -> PodRefusal | None:
         reason = _unusable(claim, pod, ephemeral=ephemeral)
         if reason:
             return PodRefusal(NAME, reason)
-        claims.append(claim)
-    for claim in claims:
-        if not claim.is_fully_bound and (claim.volume_name or not view.volumes.waits_for_consumer(claim)):
-            return PodRefusal(NAME, UNBOUND_IMMEDIATE)
-    wishes = {claim.wish for claim in claims if not claim.is_fully_bound}
-    counted = filter(view.volumes.free.has_any, wishes | {_room_for(wish) for wish in wishes})
+    _, unbound = claims_of(view, pod)
+    if any(claim.volume_name or not view.volumes.waits_for_consumer(claim) for claim in unbound):
+        return PodRefusal(NAME, UNBOUND_IMMEDIATE)
+    largest = _largest(view, unbound)
+    counted = filter(view.volumes.free.has_any, {*largest, *map(_room_for, largest.values())})
     unlike = [1 + sum([1 + len(r.values) for r in (wish.selector or LabelSelector()).requirements]) for wish in counted]
     return PodRefusal(NAME, TOO_MANY) if sum(unlike) > _MOST_UNLIKE else None
 
 
-def _room_for(wish: PersistentVolumeClaim) -> PersistentVolumeClaim:
-    """Return what is asked of the room that a driver reports, to make a volume for a wish."""
-    return attrs.evolve(wish, access_modes=(), selector=None, volume_mode=ROOM, attributes_class="")
+def _largest(
+    view: View, claims: Sequence[PersistentVolumeClaim]
+) -> Mapping[PersistentVolumeClaim, PersistentVolumeClaim]:
+    """Return what claims ask of volumes, each with the largest claim: where there is room for it, others have room."""
+    return {view.volumes.free.round_up(claim.wish): claim for claim in sorted(claims, key=lambda claim: claim.request)}
+
+
+def _room_for(claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
+    """Return what is asked of the room that a driver reports, to make a volume for a claim."""
+    return attrs.evolve(claim.wish, access_modes=(), selector=None, volume_mode=ROOM, attributes_class="")
 
 
 def _unusable(claim: PersistentVolumeClaim, pod: Pod, *, ephemeral: bool) -> str:
@@ -119,28 +124,34 @@ def _filter_waiting(
         if claim.selected_node is not None:
             slot = view.slot(claim.selected_node)
             among &= NO_NODES if slot is None else 1 << slot
-    selected = [(claim, among) for claim in claims if claim.selected_node is not None]
+    selected = _largest(view, [claim for claim in claims if claim.selected_node is not None])
     free = [claim for claim in claims if claim.selected_node is None]
-    lacking = [(claim, among & ~nodes) for claim, nodes in nodes_served(view, free, among)]
-    for claim, nodes in (*selected, *lacking):
+    static = {claim.class_name for claim in free if not _may_provision(view, claim)}
+    lacking = [(claim, among & ~nodes) for claim, nodes in nodes_served(view, free, among, static)]
+    for claim, nodes in (*[(claim, among) for claim in selected.values()], *lacking):
         for reason, refused in _filter_provisioning(view, claim, nodes & among):
             crowded |= refused if reason == NO_SPACE else NO_NODES
             among &= ~refused
     return [(BIND_CONFLICT, everywhere & ~among & ~crowded), (NO_SPACE, crowded)]
 
 
+def _may_provision(view: View, claim: PersistentVolumeClaim) -> bool:
+    storage_class = view.volumes.classes.get(claim.class_name)
+    return storage_class is not None and storage_class.provisioner not in ("", NO_PROVISIONER)
+
+
 def _filter_provisioning(view: View, claim: PersistentVolumeClaim, among: NodeSet) -> Sequence[tuple[str, NodeSet]]:
     """Refuse nodes for which the claim's class cannot make a volume, or its driver reports too little room."""
-    storage_class = view.volumes.classes.get(claim.class_name)
     if not among:
         return []
-    if storage_class is None or storage_class.provisioner in ("", NO_PROVISIONER):
+    if not _may_provision(view, claim):
         return [(BIND_CONFLICT, among)]
+    storage_class = view.volumes.classes[claim.class_name]
     topologies = storage_class.allowed_topologies
     allowed = any_term(view, topologies, among) if topologies is not None else among
     driver, roomy = view.volumes.drivers.get(storage_class.provisioner), allowed
     if claim.request and driver is not None and driver.storage_capacity:
-        roomy = allowed & view.free_volumes(_room_for(claim.wish)).positive
+        roomy = allowed & view.free_volumes(_room_for(claim)).positive
     return [(BIND_CONFLICT, among & ~allowed), (NO_SPACE, allowed & ~roomy)]
 
 

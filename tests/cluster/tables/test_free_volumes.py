@@ -39,7 +39,7 @@ def some_volume(dice: Random, name: str) -> PersistentVolume:
 def some_claim(dice: Random) -> PersistentVolumeClaim:
     """Return a claim that waits for its first consumer."""
     modes, selector = dice.choice([(RWO,), (RWX,), (RWX, RWO)]), dice.choice([None, None, SSD])
-    return claim("other", request=dice.randint(1, 3) * GI, access_modes=modes, selector=selector)
+    return claim("other", request=dice.randint(1, 3) * GI - dice.randint(0, 1), access_modes=modes, selector=selector)
 
 
 def change(dice: Random, cluster: Cluster) -> None:
@@ -79,7 +79,8 @@ def test_the_counts_and_the_volumes_agree(seed: int, monkeypatch: pytest.MonkeyP
 
 
 def check(cluster: Cluster, asked: PersistentVolumeClaim) -> None:
-    volumes, counts = cluster.volumes, cluster.view.free_volumes(asked.wish)
+    volumes, rounded = cluster.volumes, cluster.volumes.free.round_up(asked.wish)
+    counts, of_rounded = map(cluster.view.free_volumes, (asked.wish, rounded))
     known = [each for name in volumes.stored_volumes if (each := volumes.volume(name)) is not None]
     free = sorted((v.capacity, v.name, v) for v in known if v.claim is None and v.may_serve(asked))
     for row in cluster.view.rows():
@@ -88,8 +89,9 @@ def check(cluster: Cluster, asked: PersistentVolumeClaim) -> None:
             v for _, _, v in free if v.required_terms is None or any(t.matches(labels, "") for t in v.required_terms)
         ]
         assert list(volumes.free.volumes_for(asked.wish, row.node)) == there
+        assert list(volumes.free.volumes_for(rounded, row.node)) == there
         assert slot is not None
-        assert counts.value(slot) == len(there)
+        assert counts.value(slot) == of_rounded.value(slot) == len(there)
     assert not counts.positive & ~cluster.view.live
 
 

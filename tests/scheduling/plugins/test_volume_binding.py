@@ -10,7 +10,7 @@ from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.selectors import LabelSelector, NodeSelectorTerm, Operator, Requirement
 from neuron_scheduler.model.volumes import ClaimRef, CSIDriver, CSINode
 from neuron_scheduler.scheduling.cycle.volume_plan import volume_plan
-from neuron_scheduler.scheduling.plugins import volume_binding
+from neuron_scheduler.scheduling.plugins import static_volumes, volume_binding
 from tests.support.builders import GI, pod
 from tests.support.harness import refusal, schedule
 from tests.support.storage import MADE, claim, host, room, stored, volume, zone, zoned
@@ -252,7 +252,11 @@ def test_a_node_is_found_behind_many_that_have_a_volume_for_either_claim() -> No
 def test_too_many_unlike_claims_are_refused_before_volumes_are_counted() -> None:
     """Each is counted on all nodes, with the values of its selector; equal ones are one, those without volumes none."""
     volumes = [volume(f"pv-{number}", on=host("a")) for number in range(60)]
-    equal, unlike = [claim(f"e{number}") for number in range(60)], [claim(f"u{n}", request=n) for n in range(21)]
+    volumes += [volume(f"large-{size}", on=host("a"), capacity=size * GI) for size in range(2, 23)]
+    equal, unlike = (
+        [claim(f"e{number}") for number in range(60)],
+        [claim(f"u{n}", request=n * GI) for n in range(2, 23)],
+    )
     made = [claim(f"m{number}", class_name="gp3", request=number) for number in range(60)]
     selector = LabelSelector((Requirement("disk", Operator.IN, tuple(map(str, range(19)))),))
     cluster = stored(NODES, *volumes, *equal, *unlike, *made, claim("s", selector=selector))
@@ -260,6 +264,27 @@ def test_too_many_unlike_claims_are_refused_before_volumes_are_counted() -> None
         assert schedule(cluster, pod(f"few-{number}", volume_claims=tuple(each.name for each in few)))[0] == "a"
     for names in (tuple(each.name for each in unlike), ("s",)):
         assert refusal(cluster, pod(volume_claims=names)).text == f"0/3 nodes are available: {volume_binding.TOO_MANY}."
+
+
+def test_claims_that_the_same_volumes_serve_are_counted_once() -> None:
+    """They differ in bytes, or in the order and number of their access modes; whether a node is selected or not."""
+    claims = [claim(f"u{n}", class_name="gp3", request=n, access_modes=("ReadWriteOnce",) * n) for n in range(1, 60)]
+    made = [*claims, *[attrs.evolve(each, name=f"s{each.name}", selected_node="a") for each in claims]]
+    cluster = stored(
+        NODES, COUNTED, *made, volume(class_name="gp3"), *[room(str(n), n, on=host("a")) for n in range(80)]
+    )
+    asking = pod(volume_claims=tuple(each.name for each in made))
+    assert schedule(cluster.fork(), asking)[0] == "a"
+    asked = cluster.view.index_requests(lambda view: volume_binding.filter_nodes(view, asking, view.live)).lacking
+    assert len(asked) == 2  # of the volumes and of the room
+
+
+def test_nodes_with_too_few_volumes_are_not_tried_if_none_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trying takes long, and it does not matter which of the claims lacks a volume."""
+    monkeypatch.delattr(static_volumes, "_choose_volumes")
+    other = LabelSelector((Requirement("disk", Operator.DOES_NOT_EXIST),))
+    cluster = stored(NODES, volume(), claim(), claim("other", selector=other))
+    assert refusal(cluster, pod(volume_claims=("data", "other"))).text == f"0/3 nodes are available: 3 {BIND_CONFLICT}."
 
 
 def test_a_label_of_a_claim_or_volume_changes_no_row() -> None:
