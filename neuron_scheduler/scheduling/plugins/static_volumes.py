@@ -7,7 +7,7 @@ taken by name.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from typing import Final
 
 import attrs
@@ -51,9 +51,11 @@ def _nodes_matching(view: View, terms: Sequence[NodeSelectorTerm] | None, among:
 
 def nodes_served(
     view: View, claims: Sequence[PersistentVolumeClaim], among: NodeSet, static: Container[str] = ()
-) -> Sequence[tuple[PersistentVolumeClaim, NodeSet]]:
+) -> tuple[Sequence[tuple[PersistentVolumeClaim, NodeSet]], NodeSet]:
     """
-    Return claims, each with the nodes on which it gets an existing volume; of equal ones, only the last by size.
+    Return claims, each with the nodes on which it gets an existing volume, and the nodes for which that is not known.
+
+    Of equal claims, only the last by size is returned.
 
     Numbers decide, but where claims with other modes or selectors may take the volumes of a claim: the first 128 of
     such nodes (fewer for very many claims) are tried, those with as many volumes in all before others. These others are
@@ -72,11 +74,14 @@ def nodes_served(
             nodes, possible = _nodes_with_enough(kind, list(asked.values()), among)
             doubtful[group_of(wish)] = doubtful.get(group_of(wish), NO_NODES) | less(possible, nodes)
         served[wish] = equal[-1], nodes
-    for slot in islice(_to_try(view, asked, doubtful, static), _MOST_TRIED // max(20, len(claims))):
+    enough, others = _to_try(view, asked, doubtful, static)
+    tried = NO_NODES
+    for slot in islice(chain(slots_of(enough), slots_of(others)), _MOST_TRIED // max(20, len(claims))):
+        tried |= 1 << slot
         taken = _choose_volumes(view, slot, by_size)
         for wish, (last, nodes) in served.items():
             served[wish] = last, nodes | (NO_NODES if taken[last.key] is None else 1 << slot)
-    return list(served.values())
+    return list(served.values()), less(enough | others, tried)
 
 
 def assign_volumes(
@@ -119,8 +124,8 @@ def _nodes_with_enough(kind: PersistentVolumeClaim, asked: Sequence[_Asked], amo
 
 def _to_try(
     view: View, asked: Mapping[PersistentVolumeClaim, _Asked], doubtful: Mapping[Group, NodeSet], static: Container[str]
-) -> Iterator[Slot]:
-    """Yield the doubtful nodes with as many volumes as claims, whatever these ask for; then those with too few."""
+) -> tuple[NodeSet, NodeSet]:
+    """Return the doubtful nodes with as many volumes as claims, whatever these ask for, and those with too few."""
     enough = others = NO_NODES
     for group, nodes in doubtful.items():
         if nodes:
@@ -128,8 +133,7 @@ def _to_try(
             any_volume = attrs.evolve(wishes[0], access_modes=(), selector=None)
             enough |= view.free_volumes(any_volume).at_least(sum(asked[wish][2] for wish in wishes), nodes)
             others |= NO_NODES if group[0] in static else nodes
-    yield from slots_of(enough)
-    yield from slots_of(less(others, enough))
+    return enough, less(others, enough)
 
 
 def _may_want_the_same(*wishes: PersistentVolumeClaim) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector
@@ -96,9 +96,11 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     if not pod.constraints.volume_claims:
         return NONE_REFUSED
     bound, waiting = claims_of(view, pod)
+    of_waiting, unknown = _filter_waiting(view, waiting, among)
     return [
-        Refusal(NAME, reason, nodes, unresolvable=True)
-        for reason, nodes in (*_filter_bound(view, bound, among), *_filter_waiting(view, waiting, among))
+        *[Refusal(NAME, reason, less(nodes, unknown), unresolvable=True) for reason, nodes in of_waiting],
+        *[Refusal(NAME, reason, nodes & unknown) for reason, nodes in of_waiting],  # another question may know more
+        *[Refusal(NAME, reason, nodes, unresolvable=True) for reason, nodes in _filter_bound(view, bound, among)],
     ]
 
 
@@ -117,8 +119,8 @@ def _filter_bound(view: View, claims: Sequence[PersistentVolumeClaim], among: No
 
 def _filter_waiting(
     view: View, claims: Sequence[PersistentVolumeClaim], among: NodeSet
-) -> Sequence[tuple[str, NodeSet]]:
-    """Refuse nodes where a claim finds no volume and none can be made."""
+) -> tuple[Sequence[tuple[str, NodeSet]], NodeSet]:
+    """Refuse nodes where a claim finds no volume and none can be made; for some nodes of these that is not known."""
     everywhere, crowded = among, NO_NODES
     for claim in claims:
         if claim.selected_node is not None:
@@ -127,12 +129,13 @@ def _filter_waiting(
     selected = _largest(view, [claim for claim in claims if claim.selected_node is not None])
     free = [claim for claim in claims if claim.selected_node is None]
     static = {claim.class_name for claim in free if not _may_provision(view, claim)}
-    lacking = [(claim, among & ~nodes) for claim, nodes in nodes_served(view, free, among, static)]
+    served, unknown = nodes_served(view, free, among, static)
+    lacking = [(claim, among & ~nodes) for claim, nodes in served]
     for claim, nodes in (*[(claim, among) for claim in selected.values()], *lacking):
         for reason, refused in _filter_provisioning(view, claim, nodes & among):
             crowded |= refused if reason == NO_SPACE else NO_NODES
             among &= ~refused
-    return [(BIND_CONFLICT, everywhere & ~among & ~crowded), (NO_SPACE, crowded)]
+    return [(BIND_CONFLICT, everywhere & ~among & ~crowded), (NO_SPACE, crowded)], unknown
 
 
 def _may_provision(view: View, claim: PersistentVolumeClaim) -> bool:

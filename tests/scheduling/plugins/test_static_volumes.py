@@ -78,7 +78,7 @@ def test_claims_get_what_kube_scheduler_would_choose(seed: int) -> None:
     dice = Random(seed)
     claims, volumes = some_claims(dice), [some_volume(dice, f"v{n}") for n in range(dice.randint(0, 16))]
     cluster: Cluster = stored(NODES, *claims, *volumes)
-    served = {each.name: nodes for each, nodes in nodes_served(cluster.view, claims, cluster.view.live)}
+    served = {each.name: nodes for each, nodes in nodes_served(cluster.view, claims, cluster.view.live)[0]}
     wants = [chosen(claims, volumes, node) for node in NODES]
     for each in claims:
         there = NodeSet(sum(1 << slot for slot, want in enumerate(wants) if want[each.name] is not None))

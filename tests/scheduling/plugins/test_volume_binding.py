@@ -287,6 +287,23 @@ def test_nodes_with_too_few_volumes_are_not_tried_if_none_can_be_made(monkeypatc
     assert refusal(cluster, pod(volume_claims=("data", "other"))).text == f"0/3 nodes are available: 3 {BIND_CONFLICT}."
 
 
+def test_evictions_may_help_on_a_node_that_was_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod would wait for volumes while the only node with disks for it comes free."""
+    monkeypatch.setattr(static_volumes, "_MOST_TRIED", 20)  # one node
+    ssd = LabelSelector((Requirement("disk", Operator.IN, ("ssd",)),))
+    disks = [
+        volume(f"{disk}-{name}", on=host(name), capacity=size * GI, labels={"disk": disk})
+        for name, sizes in (("a", (2, 4)), ("b", (4, 2)))
+        for disk, size in zip(("ssd", "hdd"), sizes, strict=True)
+    ]
+    cluster = stored(NODES, *disks, claim("log", request=GI), claim("data", request=2 * GI, selector=ssd))
+    asking = pod(volume_claims=("log", "data"))
+    found = volume_binding.filter_nodes(cluster.view, asking, cluster.view.live)
+    [untried] = [refusal.nodes for refusal in found if refusal.nodes and not refusal.unresolvable]
+    assert [row.node.name for row in cluster.view.rows_of(untried)] == ["b"]
+    assert not any(refusal.nodes for refusal in volume_binding.filter_nodes(cluster.view, asking, untried))
+
+
 def test_a_label_of_a_claim_or_volume_changes_no_row() -> None:
     """A tenant may change labels without end, and thousands of pods may share a claim."""
     bound, pv = claim(bound_to="pv"), volume(of="data", driver="d", handle="h")
