@@ -33,7 +33,6 @@ TYPICAL = Pod(uid="", namespace="", name="", requests=_REQUESTS, neuron=neuron_r
 """A pod like most: after a warm-up for it, little is left to build for the first pod of any kind."""
 
 _Question = Callable[[View, Pod, Profile], None]
-_NOTHING: Final[Generator[None, None, None]] = (None for _ in ())  # one for all: it has no step
 _NO_REQUESTS: Final = IndexRequests()
 
 
@@ -52,7 +51,7 @@ class IndexWarmup:
 
     _ready: dict[Hashable, _Readiness] = attrs.field(factory=dict)
 
-    def prepare(self, cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, bool | None]:
+    def prepare(self, cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, bool]:
         """
         Build the missing indexes for a pod's decision, in steps; yields nothing if none is missing.
 
@@ -67,16 +66,21 @@ class IndexWarmup:
             return 0
         return cluster.view.index_requests(lambda view: warm_up(view, pod, profile)).comparisons
 
-    def prepare_refusal(self, cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, bool | None]:
+    def prepare_refusal(self, cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, bool]:
         return self._steps(cluster, pod, profile, warm_up_refusal)
 
     def _steps(
         self, cluster: Cluster, pod: Pod, profile: Profile, question: _Question, *, always: bool = False
-    ) -> Generator[None, None, bool | None]:
-        """Return the steps that build what a question needs; no step if it is ready."""
+    ) -> Generator[None, None, bool]:
+        """Build what a question needs, with no step if it is ready; return whether changes come too fast."""
         look = partial(self._requests, cluster, pod, profile, question, always=always)
         requests = _NO_REQUESTS if pod.refusal else look()
-        return _rounds(requests, look) if requests.lacking else _NOTHING
+        for _ in range(_MOST_ROUNDS):
+            if not requests.lacking:
+                break
+            yield from requests.prepare()
+            requests = look()
+        return bool(requests.lacking)
 
     def _requests(
         self, cluster: Cluster, pod: Pod, profile: Profile, question: _Question, *, always: bool
@@ -107,15 +111,6 @@ class IndexWarmup:
                 self._ready.clear()
             self._ready[kind] = _Readiness(index_requests, epoch, changes)
         return index_requests
-
-
-def _rounds(requests: IndexRequests, look: Callable[[], IndexRequests]) -> Generator[None, None, bool]:
-    for _ in range(_MOST_ROUNDS):
-        yield from requests.prepare()
-        requests = look()
-        if not requests.lacking:
-            return False
-    return True
 
 
 def warm_up(view: View, pod: Pod, profile: Profile) -> None:
