@@ -6,12 +6,12 @@ Plugins read the cluster only through this. Slots and node sets are valid until 
 
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from itertools import compress
-from typing import Any, Protocol, Self, TypeVar, cast
+from typing import Any, Protocol, Self, TypeVar
 
 import attrs
 
 from neuron_scheduler.cluster.index.column import Column
-from neuron_scheduler.cluster.index.indexes import Data, DerivedIndex, Indexes, Row
+from neuron_scheduler.cluster.index.indexes import Data, Indexes, Row
 from neuron_scheduler.cluster.index.labels import domain, integer_label, label
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, selectors
 from neuron_scheduler.cluster.index.postings import Postings, Values
@@ -56,10 +56,13 @@ class _OverlaidIndex:
     """Index definition: another one, applied to rows under an overlay."""
 
     overlay: Overlay
-    definition: Callable[[NodeInfo], Any]
+    base: Callable[[NodeInfo], Any]
 
     def __call__(self, node_info: NodeInfo) -> Any:
-        return self.definition(self.overlay(node_info))
+        return self.base(self.overlay(node_info))
+
+    def changed_rows(self, rows: Indexes[NodeInfo]) -> NodeSet:
+        return _changed_nodes(rows, self.overlay)
 
 
 overlaid = memoise(maxsize=4096)(_OverlaidIndex)
@@ -191,7 +194,7 @@ class View:
 
     def changed_nodes(self, overlay: Overlay) -> NodeSet:
         """Return the nodes whose rows an overlay changes, and perhaps some that it does not change."""
-        return _changed_nodes(self._table, overlay)
+        return _changed_nodes(self._table.of_rows, overlay)
 
     def prepare(self, ask: "Callable[[View], object]") -> Iterator[None]:
         """
@@ -255,8 +258,7 @@ class View:
         return totals.totals(definition, _domains(self._table, key))
 
     def _overlaid(self, overlay: Overlay, definition: Callable[[NodeInfo], Any], index_type: type[Data]) -> Data:
-        derived = _derived_index(self._table, overlay, definition, index_type)
-        return cast(Data, self._table.of_rows.derive(derived))
+        return self._table.of_rows.derive(overlaid(overlay, definition), index_type)
 
 
 @attrs.define(eq=False)
@@ -308,13 +310,12 @@ class RecordingView(View):
 
     def _overlaid(self, overlay: Overlay, definition: Callable[[NodeInfo], Any], index_type: type[Data]) -> Data:
         """Record the request, with the indexes that the one under the overlay derives from."""
-        table = self._table
-        derived = _derived_index(table, overlay, definition, index_type)
-        if table.of_rows.is_ready(derived.definition):
+        rows, derived = self._table.of_rows, overlaid(overlay, definition)
+        if rows.is_ready(derived):
             return super()._overlaid(overlay, definition, index_type)
-        self._lacks(self._table.of_rows, overlay.marks, Postings)
-        self._lacks(self._table.of_rows, definition, index_type)
-        self.requests.lacking[derived.definition] = lambda: table.of_rows.prepare_derived(derived)
+        self._lacks(rows, overlay.marks, Postings)
+        self._lacks(rows, definition, index_type)
+        self.requests.lacking[derived] = lambda: rows.prepare_derived(derived, index_type)
         return index_type()
 
     # The functions that prepare an index keep the table and not this view, which would keep itself, and a fork, alive
@@ -340,12 +341,6 @@ def _domains(table: NodeTable, key: str) -> Domains | None:
     return table.domains(key) if key else None
 
 
-def _derived_index(
-    table: NodeTable, overlay: Overlay, definition: Callable[[NodeInfo], Any], index_type: type[Data]
-) -> DerivedIndex[NodeInfo]:
-    return DerivedIndex(overlaid(overlay, definition), definition, index_type, lambda: _changed_nodes(table, overlay))
-
-
-def _changed_nodes(table: NodeTable, overlay: Overlay) -> NodeSet:
-    marked = table.of_rows.get(overlay.marks, Postings)
+def _changed_nodes(rows: Indexes[NodeInfo], overlay: Overlay) -> NodeSet:
+    marked = rows.get(overlay.marks, Postings)
     return marked.any_of(filter(overlay.changes, marked.values)) if marked.keyed else NO_NODES

@@ -87,21 +87,17 @@ class _Index:
             self.data.replace(slot, before, after)
 
 
-@attrs.frozen
-class DerivedIndex(Generic[Row]):
-    """
-    How an index differs from another one.
+class Derived(Protocol):
+    """The definition of an index that differs from another one for a few rows."""
 
-    Attributes:
-        base: the definition of the other one.
-        index_type: `Postings` or `Column`.
-        changed: returns the rows for which the two may differ.
-    """
+    @property
+    def base(self) -> Callable[[Any], Any]:
+        """The definition of the other one."""
 
-    definition: Callable[[Row], Any]
-    base: Callable[[Row], Any]
-    index_type: type[Any]
-    changed: Callable[[], NodeSet]
+    def __call__(self, row: Any, /) -> Any: ...
+
+    def changed_rows(self, indexes: "Indexes[Any]") -> NodeSet:
+        """Return the rows for which the two may differ."""
 
 
 @attrs.define(eq=False)
@@ -133,12 +129,13 @@ class Indexes(Generic[Row]):
         data: Data = index.data
         return data
 
-    def derive(self, derived: DerivedIndex[Row]) -> Any:
-        index, end = self._derived.get(derived.definition), self.log.end
+    def derive(self, derived: Derived, index_type: type[Data]) -> Data:
+        index, end = self._derived.get(derived), self.log.end
         if index is None or index.position != end:
-            index = self._derive_again(index, derived)
+            index = self._derive_again(index, derived, index_type)
         index.last_used = end
-        return index.data
+        data: Data = index.data
+        return data
 
     def is_ready(self, definition: Callable[[Any], Any]) -> bool:
         """Return whether there is an index with this definition that has few changes to catch up with."""
@@ -160,15 +157,18 @@ class Indexes(Generic[Row]):
                 self._preparing -= 1
                 self._bound = self._bound if self._preparing else max(_FEWEST_LOGGED, len(self.rows) // 4)
             if self.log.covers(start):
-                self._add(definition, data, start)
+                before = len(self._by_definition)
+                evict_if_full(self._by_definition, _MOST_INDEXES)
+                self.dropped += len(self._by_definition) < before
+                self._by_definition[definition] = _Index(definition, data, start, last_used=start)
         while (index := self._by_definition.get(definition)) is not None and not self.is_ready(definition):
             _catch_up(index, self.log, most=index.at_once)
             yield
 
-    def prepare_derived(self, derived: DerivedIndex[Row]) -> Iterator[None]:
+    def prepare_derived(self, derived: Derived, index_type: type[Postings | Column]) -> Iterator[None]:
         """Make a derived index in the same way; the index that it derives from must have been prepared before."""
-        if not self.is_ready(derived.definition):
-            yield from self._build_derived(derived)
+        if not self.is_ready(derived):
+            yield from self._build_derived(derived, index_type)
 
     def record(self, slot: Slot, old: Row | None, new: Row | None, *, parts: int = 0) -> None:
         """
@@ -213,35 +213,28 @@ class Indexes(Generic[Row]):
         self._following.append(index)
         return index
 
-    def _derive_again(self, index: _Index | None, derived: DerivedIndex[Row]) -> _Index:
+    def _derive_again(self, index: _Index | None, derived: Derived, index_type: type[Postings | Column]) -> _Index:
         """Return a derived index that is up to date: from the log, or derived again if that is less work."""
         lag = 0 if index is None else self.log.end - index.position
-        if index is None or (lag > _PATIENCE and lag > derived.changed().bit_count()):
-            for _ in self._build_derived(derived):
+        if index is None or (lag > _PATIENCE and lag > derived.changed_rows(self).bit_count()):
+            for _ in self._build_derived(derived, index_type):
                 pass
-            index = self._derived[derived.definition]
+            index = self._derived[derived]
         _catch_up(index, self.log)
         self._following.append(index)
         return index
 
-    def _build_derived(self, derived: DerivedIndex[Row]) -> Iterator[None]:
+    def _build_derived(self, derived: Derived, index_type: type[Any]) -> Iterator[None]:
         """Make a derived index: from a copy of the other one if few rows differ, else from all rows."""
-        changed, start, rows = derived.changed(), self.log.end, list(self.rows)
+        changed, start, rows = derived.changed_rows(self), self.log.end, list(self.rows)
         if 2 * changed.bit_count() > len(rows):
-            data = yield from build(derived.definition, derived.index_type, rows)
+            data = yield from build(derived, index_type, rows)
         else:
-            base = self.get(derived.base, derived.index_type)
-            data = yield from _replace_differing(base.fork(), derived, changed, rows)
+            data = self.get(derived.base, index_type).fork()
+            yield from _replace_differing(data, derived, changed, rows)
         if self.log.covers(start):
             evict_if_full(self._derived, _MOST_DERIVED)
-            self._derived[derived.definition] = _Index(derived.definition, data, start, last_used=start)
-
-    def _add(self, definition: Callable[[Row], Any], data: Postings | Column, position: int) -> _Index:
-        before = len(self._by_definition)
-        evict_if_full(self._by_definition, _MOST_INDEXES)
-        self.dropped += len(self._by_definition) < before
-        index = self._by_definition[definition] = _Index(definition, data, position, last_used=position)
-        return index
+            self._derived[derived] = _Index(derived, data, start, last_used=start)
 
     def _cut_log(self) -> None:
         """Drop the oldest changes, and the indexes that have not read them."""
@@ -279,15 +272,12 @@ def build(
 
 
 def _replace_differing(
-    data: Postings | Column, derived: DerivedIndex[Row], changed: NodeSet, rows: list[Row | None]
-) -> Generator[None, None, Postings | Column]:
+    data: Any, derived: Derived, changed: NodeSet, rows: list[Row | None]
+) -> Generator[None, None, None]:
     """Replace the changed rows in a copy of another index's data, a few rows at a time."""
     for number, slot in enumerate(slots_of(changed), start=1):
         row = rows[slot]
         if row is not None:
-            before, after = derived.base(row), derived.definition(row)
-            if before != after:
-                data.replace(slot, before, after)
-        if number % _at_once(derived.definition) == 0:
+            data.replace(slot, derived.base(row), derived(row))
+        if number % _at_once(derived) == 0:
             yield
-    return data

@@ -18,7 +18,7 @@ import attrs
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.indexes import Indexes
 from neuron_scheduler.cluster.index.labels import domain, label
-from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, less
 from neuron_scheduler.cluster.index.postings import Postings
 from neuron_scheduler.cluster.index.rollup import Domains, Relabelings
 from neuron_scheduler.cluster.index.sums import Sums
@@ -213,8 +213,9 @@ class NodeTable:
         self.images.replace(slot, node_before.images if node_before else (), node.images if node else ())
         if node_info is old:
             return
-        if self.set_aside or (node_info is not None and node_info.set_aside is not None):
-            self._move_set_aside(slot, node_info)
+        is_set_aside = node_info is not None and node_info.set_aside is not None
+        if self.set_aside or is_set_aside:
+            self.set_aside = less(self.set_aside, 1 << slot) | (1 << slot if is_set_aside else NO_NODES)
         if node is not node_before and node != node_before:
             self.of_nodes.record(slot, node_before, node)
             self.offered.replace(node_before, node)
@@ -285,11 +286,6 @@ class NodeTable:
         self.live &= ~(1 << slot)
         self._holes.append(slot)
         self.replace(slot, None)
-
-    def _move_set_aside(self, slot: Slot, node_info: NodeInfo | None) -> None:
-        self.set_aside &= ~(1 << slot)
-        if node_info is not None and node_info.set_aside is not None:
-            self.set_aside |= 1 << slot
 
     def _move_pods(self, slot: Slot, old: NodeInfo | None, new: NodeInfo | None, *, with_terms: bool) -> None:
         before, after = old.pod_infos if old else NO_POD_INFOS, new.pod_infos if new else NO_POD_INFOS

@@ -59,9 +59,6 @@ class PodTable(Totals[PodQuery, tuple[Slot, Pod, int]]):
     _namespaces: dict[str, None] = attrs.field(factory=dict)
     _log: ChangeLog[tuple[Slot, Pod, int]] = attrs.field(factory=ChangeLog)
 
-    def __len__(self) -> int:
-        return len(self._pods)
-
     def put(self, pod: Pod, slot: Slot) -> None:
         before = self._pods.get(pod.uid)
         if before is not None and before[1] == slot and _has_same_counts(before[0], pod):

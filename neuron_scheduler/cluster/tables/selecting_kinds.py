@@ -60,9 +60,6 @@ class NamespaceTable:
     _by_key: dict[str, Postings] = attrs.field(factory=dict)
     _slots: int = 0
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._labels
-
     def put(self, namespace: Namespace) -> None:
         name = namespace.name
         if name not in self._labels:

@@ -43,7 +43,8 @@ def test_what_is_selected_follows_the_labels(
             table.put(Namespace(f"uid-{name}", name, labels))
             known[name] = labels
         assert table.labels(name) == (labels or {})
-        assert {name for name in "xyz" if name in table} == known.keys()
+        everything = table.select(LabelSelector(), frozenset())
+        assert {name for name in "xyz" if name in everything} == known.keys()
     for checked in (table, table.fork()):
         for selector in SELECTORS:
             selected = {name for name in known if selector.matches(known[name])}
