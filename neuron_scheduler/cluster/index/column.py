@@ -76,14 +76,22 @@ class Column:
                 planes[j], carry = planes[j] ^ carry, planes[j] & carry
                 j += 1
 
-    def decrease(self, nodes: NodeSet) -> None:
-        """Subtract 1 from the number of each of the nodes, which is above 0."""
-        for j, plane in enumerate(self._planes):
+    def decrease(self, nodes: NodeSet, bit: int = 0) -> None:
+        """Subtract 1, or another bit, from the number of each of the nodes, which is not less."""
+        for j in range(bit, len(self._planes)):
+            plane = self._planes[j]
             self._planes[j], nodes = plane ^ nodes, less(nodes, plane)
 
     def add_all(self, other: Self, factor: int, among: NodeSet) -> None:
         for j, plane in enumerate(other._planes):
             self.add(factor << j, plane & among)
+
+    def less_all(self, other: Self, among: NodeSet) -> Self:
+        """Return the numbers less those of another column on some nodes, which are not above them."""
+        rest = self.fork()
+        for j, plane in enumerate(other._planes):
+            rest.decrease(plane & among, j)
+        return rest
 
     def mask(self, among: NodeSet) -> Self:
         """Return the numbers of `among`, 0 elsewhere."""

@@ -46,6 +46,16 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     return refusals
 
 
+def refuse_emptied(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+    refusals = []
+    for matching, key in [(query_of_terms(view, (term,)), term.topology_key) for term in pod.constraints.anti_affinity]:
+        if matching is not None:
+            totals = view.totals(matching, key)
+            elsewhere = totals.less_all(view.counts(matching), totals.positive)
+            refusals.append(Refusal(NAME, NOT_APART, among & elsewhere.positive, unresolvable=True))
+    return refusals
+
+
 def filter_by_placed_pods(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     return (Refusal(NAME, KEPT_AWAY, among & _kept_away(view, pod)),)
 
@@ -162,7 +172,10 @@ def _times_less(weight: int, totals: Column, among: NodeSet) -> Iterator[tuple[i
 BY_PLACED_PODS: Final = Filter(filter_by_placed_pods, agreeable_nodes)
 PLUGIN = Plugin(
     name=NAME,
-    filters=(Filter(filter_nodes, reads=(PodField.AFFINITY, PodField.ANTI_AFFINITY)), BY_PLACED_PODS),
+    filters=(
+        Filter(filter_nodes, refuse_emptied=refuse_emptied, reads=(PodField.AFFINITY, PodField.ANTI_AFFINITY)),
+        BY_PLACED_PODS,
+    ),
     events=frozenset(
         {
             ClusterEvent.NODE_ADDED,

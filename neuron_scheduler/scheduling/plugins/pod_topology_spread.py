@@ -58,6 +58,16 @@ def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     return refusals
 
 
+def refuse_emptied(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+    refusals = []
+    hard = [constraint for constraint in pod.constraints.spread if constraint.hard]
+    for constraint, eligible in _with_eligible_nodes(view, pod, hard, _nodes_with_keys(view, hard)):
+        totals, most = _counts_and_most(view, pod, constraint, eligible)
+        elsewhere = totals.less_all(_counts(view, pod, constraint), eligible)
+        refusals.append(Refusal(NAME, REASON, elsewhere.at_least(most + 1, among & eligible), unresolvable=True))
+    return refusals
+
+
 def preferred_weights(view: View, pod: Pod, among: NodeSet) -> Iterator[tuple[int, NodeSet]]:
     """Yield higher weights for fewer matching pods; nodes without the key of a soft constraint get none."""
     soft = [constraint for constraint in pod.constraints.spread if not constraint.hard]
@@ -201,7 +211,7 @@ def _domain(view: View, key: str, nodes: NodeSet) -> str:
 
 PLUGIN = Plugin(
     name=NAME,
-    filters=(Filter(filter_nodes, reads=(PodField.SPREAD,)),),
+    filters=(Filter(filter_nodes, refuse_emptied=refuse_emptied, reads=(PodField.SPREAD,)),),
     preference=Preference("DefaultTopologySpread", prefer_by_default),
     events=frozenset(
         {

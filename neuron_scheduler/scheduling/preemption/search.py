@@ -249,7 +249,7 @@ def search(
     nomination = cluster.nomination(pod.uid)
     with cluster.without_nomination(pod.uid):
         helpful, against = (
-            (NO_NODES, frozenset[str]()) if refused.pod_reason else resolvable_nodes(cluster, pod, profile)
+            (NO_NODES, frozenset[str]()) if refused.pod_reason else resolvable_nodes(cluster, pod, profile, on_one=True)
         )
     reason = _not_eligible(cluster, pod, nomination, helpful)
     if reason:
@@ -356,16 +356,20 @@ def is_leaving(victim: Pod) -> bool:
     return victim.terminating and victim.preempted > 0
 
 
-def resolvable_nodes(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[NodeSet, frozenset[str]]:
+def resolvable_nodes(
+    cluster: Cluster, pod: Pod, profile: Profile, *, on_one: bool = False
+) -> tuple[NodeSet, frozenset[str]]:
     """
-    Return the nodes where evictions could help, and the plugins that refuse the others.
+    Return the nodes where evictions, on that `on_one` node only, could help, and the plugins that refuse the others.
 
     These answer `UnschedulableAndUnresolvable`. They are also asked about nodes that lack room now: upstream asks them
     there when it tries the evictions. The nodes may have changed since the pod was refused.
     """
     nodes, plugins = cluster.view.live, set[str]()
-    for step in profile.steps_for(pod).filters:
-        for refusal in step.refuse(cluster.view, pod, nodes) if nodes else ():
+    filters = profile.steps_for(pod).filters
+    of_others = [step.refuse_emptied for step in filters if on_one and step.refuse_emptied is not None]
+    for refuse in (*[step.refuse for step in filters], *of_others):
+        for refusal in refuse(cluster.view, pod, nodes) if nodes else ():
             if refusal.unresolvable and refusal.nodes:
                 nodes &= ~refusal.nodes
                 plugins.add(refusal.plugin)
@@ -393,7 +397,7 @@ def _warm_up(view: View, pod: Pod, profile: Profile) -> None:
 def _with_room(cluster: Cluster, pod: Pod, profile: Profile, below: int, comparison: Comparison) -> Iterator[NodeInfo]:
     """Return the rows that would fit if all pods below a priority left; note why the others would not."""
     with cluster.without_nomination(pod.uid):
-        helpful, against = resolvable_nodes(cluster, pod, profile)
+        helpful, against = resolvable_nodes(cluster, pod, profile, on_one=True)
         comparison.plugins.update(against)
         among = helpful & cluster.view.postings(_priorities).any_of(_lower(cluster, pod.priority))
         # Plugins that count pods are asked node by node only: the pods of other nodes stay.

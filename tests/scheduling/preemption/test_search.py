@@ -15,7 +15,7 @@ from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
 from neuron_scheduler.cluster.tables import affinity_terms
 from neuron_scheduler.cluster.tables.pods import PodQuery
 from neuron_scheduler.model.disruption import DisruptionBudget
-from neuron_scheduler.model.node import HOSTNAME_LABEL, Node
+from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import HostPort, Pod
 from neuron_scheduler.model.selectors import (
     Effect,
@@ -30,6 +30,7 @@ from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.refusals import refusals_on
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
 from neuron_scheduler.scheduling.plugins.contract import Refusal
+from neuron_scheduler.scheduling.plugins.registry import COUNTING_PODS
 from neuron_scheduler.scheduling.preemption.nominations import confirm, rebuild
 from neuron_scheduler.scheduling.preemption.search import NoPreemption, Preemption, search
 from neuron_scheduler.scheduling.preemption.victims import victims_by_counting
@@ -342,24 +343,35 @@ def test_a_higher_pod_may_take_nominated_space() -> None:
     )
 
 
-@pytest.mark.parametrize("never_preempts", [False, True])
-def test_what_refuses_every_node_is_all_that_a_pod_waits_for(*, never_preempts: bool) -> None:
-    """Beside thousands of such pods each end of another pod would wake them, and each search for victims."""
-    nobody = LabelSelector((Requirement("app", Operator.IN, ("nobody",)),))
-    near = (PodAffinityTerm(HOSTNAME_LABEL, nobody, frozenset({"default"})),)
-    cluster = cluster_of([trn1(), trn1("free")], [held("low", *range(16), priority=1)])
-    pending = pod("near", devices=16, priority=2, affinity=near, never_preempts=never_preempts)
-    assert refusal(cluster, pending).plugins == {"NodeResourcesFit", "InterPodAffinity"}
-    with mock.patch(f"{search.__module__}.victims_on", side_effect=AssertionError("no eviction can help")):
-        result = answer(cluster, pending)
-    assert isinstance(result, NoPreemption)
-    assert result.plugins == {"InterPodAffinity"}
-
-
 SPREAD = (
     SpreadConstraint(HOSTNAME_LABEL, 1, hard=True, selector=LabelSelector((Requirement("app", Operator.IN, ("a",)),))),
 )
 APART = (PodAffinityTerm(HOSTNAME_LABEL, SPREAD[0].selector, frozenset({"default"})),)
+
+
+@pytest.mark.parametrize("never_preempts", [False, True])
+@pytest.mark.parametrize(
+    ("asking", "beside"),
+    [
+        pytest.param({"affinity": (attrs.evolve(APART[0], topology_key=ZONE_LABEL),)}, "b", id="none is near"),
+        pytest.param({"anti_affinity": (attrs.evolve(APART[0], topology_key=ZONE_LABEL),)}, "a", id="one is near"),
+        pytest.param({"spread": (attrs.evolve(SPREAD[0], topology_key=ZONE_LABEL),)}, "a", id="too many are near"),
+    ],
+)
+def test_what_refuses_all_nodes_whatever_leaves_one_is_all_that_a_pod_waits_for(
+    asking: dict[str, Any], beside: str, *, never_preempts: bool
+) -> None:
+    """The end of any other pod would wake it in vain, and its search would ask the filters node by node."""
+    fleet = [trn1(name, labels={ZONE_LABEL: "x"}) for name in ("a", "b", "c")]
+    fleet += [node("d", labels={ZONE_LABEL: "x"}), trn1("e", labels={ZONE_LABEL: "y"}, unschedulable=True)]
+    low = [held(f"low-{name}", *range(16), on=name, priority=1) for name in ("a", "b")]
+    cluster = cluster_of(fleet, [*low, pod("beside", on="d", labels={"app": beside}, priority=9)])
+    labels = {} if "affinity" in asking else {"app": "a"}  # else it would be the first of its kind
+    pending = pod(devices=16, priority=2, labels=labels, never_preempts=never_preempts, **asking)
+    with mock.patch(f"{search.__module__}.victims_on", side_effect=AssertionError("no eviction can help")):
+        result = answer(cluster, pending)
+    assert isinstance(result, NoPreemption)
+    assert result.plugins & COUNTING_PODS
 
 
 @pytest.mark.parametrize(
