@@ -210,14 +210,14 @@ class Places:
 
     Attributes:
         on_entered: called with (queue, event) for each pod that enters one of the two.
-        active, singles: all active pods, and those of no group.
+        singles, members: active pods of no group, and of one.
     """
 
     backoff: BackoffQueue
     on_entered: Callable[[str, str], None]
     counts: Counter[Place] = attrs.field(factory=Counter)
-    active: PodHeap = attrs.field(factory=PodHeap)
     singles: PodHeap = attrs.field(factory=PodHeap)
+    members: PodHeap = attrs.field(factory=PodHeap)
 
     def admit(self, queued: QueuedPod, now: float, event: str) -> None:
         """Move a pod to the backoff queue, or to the active queue if its backoff is over."""
@@ -229,9 +229,7 @@ class Places:
     def activate(self, queued: QueuedPod, event: str) -> None:
         self.on_entered(Place.ACTIVE, event)
         self.put(queued, Place.ACTIVE)
-        self.active.push(queued, queued.rank)
-        if queued.pod.group is None:
-            self.singles.push(queued, queued.rank)
+        (self.singles if queued.pod.group is None else self.members).push(queued, queued.rank)
 
     def back_off(self, queued: QueuedPod, event: str) -> None:
         self.on_entered(Place.BACKOFF, event)
@@ -246,8 +244,8 @@ class Places:
     def leave(self, queued: QueuedPod) -> None:
         self.counts[queued.place] -= 1
         if queued.place is Place.ACTIVE:
-            self.active.discard(queued)
             self.singles.discard(queued)
+            self.members.discard(queued)
         elif queued.place is Place.BACKOFF:
             self.backoff.discard(queued)
 
@@ -258,6 +256,12 @@ class Places:
             self.activate(queued, "BackoffComplete")
         return len(over) <= _AT_ONCE
 
+    def best_active(self) -> QueuedPod | None:
+        single, member = self.singles.first(), self.members.first()
+        if single is None or member is None:
+            return single or member
+        return single if single.rank <= member.rank else member
+
     def first(self) -> QueuedPod | None:
         """Return the best active pod, or else the best whose backoff may be cut short; it stays in place."""
-        return self.active.first() or self.backoff.first()
+        return self.best_active() or self.backoff.first()

@@ -123,6 +123,8 @@ class UnschedulablePods:
     @property
     def is_evaluated(self) -> bool:
         """Whether the best pod may be tried: no line before it is to be asked, or enough of its priority have been."""
+        if self._all_asked == len(self._waiting):
+            return True
         index, best = self._all_asked, self._best()
         if best is _LAST or not self._is_before(index, best):
             return not self._is_before(index, best)
@@ -143,6 +145,9 @@ class UnschedulablePods:
         """Ask the next lines; try the first pods of those that an event may help, on behalf of all their pods."""
         self._go_on(now)
         self.take_over()
+        if not self._waiting:
+            self._steps = self._steps_above = 0
+            return
         lines, left, unasked, events, count = self._next_lines(), AT_ONCE, _NOTHING, _NOTHING, 1
         while left > 0 and (line := next(lines, None)) is not None:
             first = line.pods.first()
@@ -160,7 +165,7 @@ class UnschedulablePods:
         self._steps_above = self._steps_above + 1 if self._is_before(index, best[:1]) else 0
 
     def _best(self) -> tuple[Any, ...]:
-        best = self._places.active.first()
+        best = self._places.best_active()
         return _LAST if best is None else best.rank
 
     def _is_before(self, index: int, rank: tuple[Any, ...]) -> bool:
@@ -175,7 +180,7 @@ class UnschedulablePods:
             self._all_asked += index == self._all_asked
             self._asked = max(self._asked, index + 1)
             yield self._waiting[index]
-        member = self._places.active.first()
+        member = self._places.best_active()
         if member is None or member.pod.group is None:
             return
         start = bisect_left(self._waiting, max(member.rank, self._between), key=_rank_of)
