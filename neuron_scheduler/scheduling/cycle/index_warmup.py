@@ -67,10 +67,10 @@ class IndexWarmup:
         return cluster.view.index_requests(lambda view: warm_up(view, pod, profile)).comparisons
 
     def prepare_refusal(self, cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, bool]:
-        return self._steps(cluster, pod, profile, warm_up_refusal, always=_asks_about_others(pod))
+        return self._steps(cluster, pod, profile, warm_up_refusal)
 
     def _steps(
-        self, cluster: Cluster, pod: Pod, profile: Profile, question: _Question, *, always: bool
+        self, cluster: Cluster, pod: Pod, profile: Profile, question: _Question, *, always: bool = False
     ) -> Generator[None, None, bool]:
         """Build what a question needs, with no step if it is ready; return whether changes come too fast."""
         look = partial(self._requests, cluster, pod, profile, question, always=always)
@@ -129,8 +129,6 @@ def warm_up_refusal(view: View, pod: Pod, profile: Profile) -> None:
     view.postings(nomination_priorities)
     for plugin in profile.steps_for(pod).filters:
         plugin.refuse(view, pod, view.live)
-        if plugin.refuse_emptied is not None:
-            plugin.refuse_emptied(view, pod, view.live)
     for resource in filter(view.offers, pod.requests):
         view.node_column(allocatable_of(resource))
     if pod.neuron is not None:

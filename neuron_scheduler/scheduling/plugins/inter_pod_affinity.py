@@ -52,7 +52,7 @@ def refuse_emptied(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
         if matching is not None:
             totals = view.totals(matching, key)
             elsewhere = totals.less_all(view.counts(matching), totals.positive)
-            refusals.append(Refusal(NAME, NOT_APART, among & elsewhere.positive, unresolvable=True))
+            refusals.append(Refusal(NAME, NOT_APART, among & elsewhere.positive))
     return refusals
 
 

@@ -64,7 +64,7 @@ def refuse_emptied(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     for constraint, eligible in _with_eligible_nodes(view, pod, hard, _nodes_with_keys(view, hard)):
         totals, most = _counts_and_most(view, pod, constraint, eligible)
         elsewhere = totals.less_all(_counts(view, pod, constraint), eligible)
-        refusals.append(Refusal(NAME, REASON, elsewhere.at_least(most + 1, among & eligible), unresolvable=True))
+        refusals.append(Refusal(NAME, REASON, elsewhere.at_least(most + 1, among & eligible)))
     return refusals
 
 

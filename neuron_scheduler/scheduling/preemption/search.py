@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, evictable
 from neuron_scheduler.cluster.view import View
@@ -249,7 +249,7 @@ def search(
     nomination = cluster.nomination(pod.uid)
     with cluster.without_nomination(pod.uid):
         helpful, against = (
-            (NO_NODES, frozenset[str]()) if refused.pod_reason else resolvable_nodes(cluster, pod, profile, on_one=True)
+            (NO_NODES, frozenset[str]()) if refused.pod_reason else resolvable_nodes(cluster, pod, profile)
         )
     reason = _not_eligible(cluster, pod, nomination, helpful)
     if reason:
@@ -257,6 +257,8 @@ def search(
     yield from cluster.view.prepare(lambda view: (view.postings(_priorities), view.postings(nomination_priorities)))
     comparison = Comparison(helpful.bit_count())
     comparison.plugins.update(against, refused.plugins if helpful else ())
+    if helpful and _lower(cluster, pod.priority):
+        yield from cluster.view.prepare(lambda view: _refusals_for_others(view, pod, profile, view.live))
     units = units or Units(cluster, DisruptionAllowance(budgets))
     incoming = Incoming(pod, profile, units.allowance, units)
     for below in _bounds(cluster, pod.priority) if helpful else ():
@@ -356,20 +358,22 @@ def is_leaving(victim: Pod) -> bool:
     return victim.terminating and victim.preempted > 0
 
 
-def resolvable_nodes(
-    cluster: Cluster, pod: Pod, profile: Profile, *, on_one: bool = False
-) -> tuple[NodeSet, frozenset[str]]:
+def _refusals_for_others(view: View, pod: Pod, profile: Profile, among: NodeSet) -> list[Refusal]:
+    """Return why nodes would refuse the pod even if all of their pods left, because of the pods of other nodes."""
+    asked = [step.refuse_emptied for step in profile.steps_for(pod).filters if step.refuse_emptied is not None]
+    return [refusal for refuse in asked for refusal in refuse(view, pod, among) if refusal.nodes]
+
+
+def resolvable_nodes(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[NodeSet, frozenset[str]]:
     """
-    Return the nodes where evictions, on that `on_one` node only, could help, and the plugins that refuse the others.
+    Return the nodes where evictions could help, and the plugins that refuse the others.
 
     These answer `UnschedulableAndUnresolvable`. They are also asked about nodes that lack room now: upstream asks them
     there when it tries the evictions. The nodes may have changed since the pod was refused.
     """
     nodes, plugins = cluster.view.live, set[str]()
-    filters = profile.steps_for(pod).filters
-    of_others = [step.refuse_emptied for step in filters if on_one and step.refuse_emptied is not None]
-    for refuse in (*[step.refuse for step in filters], *of_others):
-        for refusal in refuse(cluster.view, pod, nodes) if nodes else ():
+    for step in profile.steps_for(pod).filters:
+        for refusal in step.refuse(cluster.view, pod, nodes) if nodes else ():
             if refusal.unresolvable and refusal.nodes:
                 nodes &= ~refusal.nodes
                 plugins.add(refusal.plugin)
@@ -397,8 +401,12 @@ def _warm_up(view: View, pod: Pod, profile: Profile) -> None:
 def _with_room(cluster: Cluster, pod: Pod, profile: Profile, below: int, comparison: Comparison) -> Iterator[NodeInfo]:
     """Return the rows that would fit if all pods below a priority left; note why the others would not."""
     with cluster.without_nomination(pod.uid):
-        helpful, against = resolvable_nodes(cluster, pod, profile, on_one=True)
+        helpful, against = resolvable_nodes(cluster, pod, profile)
         comparison.plugins.update(against)
+        for refusal in _refusals_for_others(cluster.view, pod, profile, helpful):
+            helpful = less(helpful, refusal.nodes)
+            comparison.plugins.add(refusal.plugin)
+        comparison.helpful = helpful.bit_count()
         among = helpful & cluster.view.postings(_priorities).any_of(_lower(cluster, pod.priority))
         # Plugins that count pods are asked node by node only: the pods of other nodes stay.
         nodes, refusals = walk(
