@@ -29,14 +29,18 @@ class PodQuery:
         selectors: a pod counts if it matches all of them.
         namespaces: a pod counts in these only; None for all.
         terminating: whether pods that are being deleted count (affinity counts them, spreading does not).
+        below: only pods of a lower priority count; None for all.
     """
 
     selectors: tuple[LabelSelector, ...]
     namespaces: frozenset[str] | Namespaces | None
     terminating: bool
+    below: int | None = None
 
     def matches(self, pod: Pod) -> bool:
         if pod.terminating and not self.terminating:
+            return False
+        if self.below is not None and pod.priority >= self.below:
             return False
         if self.namespaces is not None and pod.namespace not in self.namespaces:
             return False

@@ -66,7 +66,7 @@ class Filter:
     Attributes:
         refuse: which of some nodes it refuses, and why.
         accept: which it accepts, where that takes less time than the reasons; the two must agree.
-        refuse_emptied: which it would refuse without any of their pods, each by itself, for the pods of other nodes.
+        refuse_emptied: which it would refuse without the node's own pods of a lower priority, one node at a time.
         reads: the step is skipped for a pod that leaves out all of these; it is never skipped if there are none.
         narrows: the nodes that it accepts are so much alike that other filters have less to distinguish.
         before: name of the plugin before whose filters the step comes, or `EVERY_PLUGIN`; None for the place of its own

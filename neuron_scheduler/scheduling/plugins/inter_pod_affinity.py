@@ -8,6 +8,8 @@ counted per domain of the term's label. Pods that are being deleted count.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+import attrs
+
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, less
 from neuron_scheduler.cluster.tables.affinity_terms import TermKind
@@ -51,8 +53,9 @@ def refuse_emptied(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     for matching, key in [(query_of_terms(view, (term,)), term.topology_key) for term in pod.constraints.anti_affinity]:
         if matching is not None:
             totals = view.totals(matching, key)
-            elsewhere = totals.less_all(view.counts(matching), totals.positive)
-            refusals.append(Refusal(NAME, NOT_APART, among & elsewhere.positive))
+            leaving = view.counts(attrs.evolve(matching, below=pod.priority))
+            staying = totals.less_all(leaving, totals.positive)
+            refusals.append(Refusal(NAME, NOT_APART, among & staying.positive))
     return refusals
 
 

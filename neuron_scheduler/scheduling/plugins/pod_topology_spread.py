@@ -63,8 +63,8 @@ def refuse_emptied(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     hard = [constraint for constraint in pod.constraints.spread if constraint.hard]
     for constraint, eligible in _with_eligible_nodes(view, pod, hard, _nodes_with_keys(view, hard)):
         totals, most = _counts_and_most(view, pod, constraint, eligible)
-        elsewhere = totals.less_all(_counts(view, pod, constraint), eligible)
-        refusals.append(Refusal(NAME, REASON, elsewhere.at_least(most + 1, among & eligible)))
+        staying = totals.less_all(_counts(view, pod, constraint, below=pod.priority), eligible)
+        refusals.append(Refusal(NAME, REASON, staying.at_least(most + 1, among & eligible)))
     return refusals
 
 
@@ -164,11 +164,11 @@ def _scores(
     return scores
 
 
-def _counts(view: View, pod: Pod, constraint: SpreadConstraint) -> Column:
+def _counts(view: View, pod: Pod, constraint: SpreadConstraint, below: int | None = None) -> Column:
     """Return how many matching pods there are on each node; an empty selector counts none."""
     if constraint.selector is None or not constraint.selector.requirements:
         return Column()
-    return view.counts(_query_of(pod, constraint))
+    return view.counts(attrs.evolve(_query_of(pod, constraint), below=below))
 
 
 def _totals(view: View, pod: Pod, constraint: SpreadConstraint, eligible: NodeSet) -> Column:

@@ -32,7 +32,7 @@ from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.cycle.filters import nomination_priorities, walk
 from neuron_scheduler.scheduling.cycle.index_warmup import asks_much
 from neuron_scheduler.scheduling.cycle.profile import Profile
-from neuron_scheduler.scheduling.cycle.refusals import counts_by_reason
+from neuron_scheduler.scheduling.cycle.refusals import counts_by_reason, nodes_not_refused
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.plugins.contract import Refusal
 from neuron_scheduler.scheduling.plugins.inter_pod_affinity import BY_PLACED_PODS
@@ -251,26 +251,29 @@ def search(
         helpful, against = (
             (NO_NODES, frozenset[str]()) if refused.pod_reason else resolvable_nodes(cluster, pod, profile)
         )
+        crowded = _refusals_by_counting(cluster.view, pod, profile, helpful)
+    against |= {refusal.plugin for refusal in crowded}
+    may_fit = nodes_not_refused(helpful, crowded)
     reason = _not_eligible(cluster, pod, nomination, helpful)
     if reason:
-        return NoPreemption(f"preemption: {reason}", plugins=frozenset() if helpful else against)
+        return NoPreemption(f"preemption: {reason}", plugins=frozenset() if may_fit else against)
     yield from cluster.view.prepare(lambda view: (view.postings(_priorities), view.postings(nomination_priorities)))
     comparison = Comparison(helpful.bit_count())
-    comparison.plugins.update(against, refused.plugins if helpful else ())
-    if helpful and _lower(cluster, pod.priority):
-        yield from cluster.view.prepare(lambda view: _refusals_for_others(view, pod, profile, view.live))
+    if crowded and _lower(cluster, pod.priority):
+        yield from cluster.view.prepare(lambda view: _refusals_by_counting(view, pod, profile, view.live, emptied=True))
     units = units or Units(cluster, DisruptionAllowance(budgets))
     incoming = Incoming(pod, profile, units.allowance, units)
     for below in _bounds(cluster, pod.priority) if helpful else ():
         overlaid = cluster.view.with_overlay(WithoutLowerPriority(below))
         yield from overlaid.prepare(lambda view: _warm_up(view, pod, profile.without(BY_PLACED_PODS)))
-        rows, is_last = _with_room(cluster, pod, profile, below, comparison), False
+        rows, is_last = _with_room(cluster, pod, profile, below, comparison, is_crowded=bool(crowded)), False
         yield
         while not (is_last or comparison.has_enough):
             is_last = yield from _count(rows, incoming, units, below, comparison)
             yield from _ask_filters(cluster, incoming, below, comparison)
         if comparison.is_decided(below):
             break
+    comparison.plugins.update(against, refused.plugins if may_fit or comparison.counted else ())
     return comparison.outcome(refused.nodes)
 
 
@@ -358,10 +361,17 @@ def is_leaving(victim: Pod) -> bool:
     return victim.terminating and victim.preempted > 0
 
 
-def _refusals_for_others(view: View, pod: Pod, profile: Profile, among: NodeSet) -> list[Refusal]:
-    """Return why nodes would refuse the pod even if all of their pods left, because of the pods of other nodes."""
-    asked = [step.refuse_emptied for step in profile.steps_for(pod).filters if step.refuse_emptied is not None]
-    return [refusal for refuse in asked for refusal in refuse(view, pod, among) if refusal.nodes]
+def _refusals_by_counting(
+    view: View, pod: Pod, profile: Profile, among: NodeSet, *, emptied: bool = False
+) -> list[Refusal]:
+    """Return the refusals by what a pod asks about others, also if a node is `emptied` of those that could leave."""
+    found = list[Refusal]()
+    for step in profile.steps_for(pod).filters:
+        if step.refuse_emptied is not None:
+            for refusal in (step.refuse_emptied if emptied else step.refuse)(view, pod, among):
+                found += [refusal] if refusal.nodes else []
+                among = less(among, refusal.nodes)
+    return found
 
 
 def resolvable_nodes(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[NodeSet, frozenset[str]]:
@@ -398,20 +408,24 @@ def _warm_up(view: View, pod: Pod, profile: Profile) -> None:
         filter_nodes(view, pod, view.live)
 
 
-def _with_room(cluster: Cluster, pod: Pod, profile: Profile, below: int, comparison: Comparison) -> Iterator[NodeInfo]:
+def _with_room(
+    cluster: Cluster, pod: Pod, profile: Profile, below: int, comparison: Comparison, *, is_crowded: bool
+) -> Iterator[NodeInfo]:
     """Return the rows that would fit if all pods below a priority left; note why the others would not."""
     with cluster.without_nomination(pod.uid):
         helpful, against = resolvable_nodes(cluster, pod, profile)
         comparison.plugins.update(against)
-        for refusal in _refusals_for_others(cluster.view, pod, profile, helpful):
-            helpful = less(helpful, refusal.nodes)
-            comparison.plugins.add(refusal.plugin)
-        comparison.helpful = helpful.bit_count()
         among = helpful & cluster.view.postings(_priorities).any_of(_lower(cluster, pod.priority))
-        # Plugins that count pods are asked node by node only: the pods of other nodes stay.
+        crowded = _refusals_by_counting(cluster.view, pod, profile, among, emptied=True) if is_crowded and among else []
+        # Else plugins that count pods are asked node by node: the pods of other nodes stay.
         nodes, refusals = walk(
-            cluster.view.with_overlay(WithoutLowerPriority(below)), pod, profile, among, ignored_plugins=COUNTING_PODS
+            cluster.view.with_overlay(WithoutLowerPriority(below)),
+            pod,
+            profile,
+            nodes_not_refused(among, crowded),
+            ignored_plugins=COUNTING_PODS,
         )
+        refusals += crowded
         comparison.reasons = counts_by_reason(refusals)
         comparison.plugins.update(refusal.plugin for refusal in refusals)
         comparison.without_victims = (helpful & ~among).bit_count()
