@@ -125,7 +125,7 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
         max_backoff=config.pod_max_backoff_seconds,
         max_unschedulable=config.pod_max_in_unschedulable_pods_duration,
         on_entered=metrics.count_incoming_pod,
-        row=cluster.node,
+        view=cluster.view,
         groups=GroupWaits(cluster.groups),
         on_change=wake_up.ring,
     )

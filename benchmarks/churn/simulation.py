@@ -67,7 +67,7 @@ class Simulation:
     _looked_at_turns: float = attrs.field(default=0.0, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.queue = new_queue(row=self.cluster.node, groups=GroupWaits(self.cluster.groups))
+        self.queue = new_queue(view=self.cluster.view, groups=GroupWaits(self.cluster.groups))
         self._by_uid = {arrival.pod.uid: arrival for arrival in self.workload.arrivals}
         for node in self.workload.nodes:
             self.cluster.put_node(node)

@@ -137,6 +137,10 @@ class View:
         node_info = self._table.row(slot)
         return node_info if self._overlay is None else self._overlay(node_info)
 
+    def node(self, name: str) -> NodeInfo | None:
+        slot = self.slot(name)
+        return None if slot is None else self.row(slot)
+
     def rows(self) -> Iterator[NodeInfo]:
         """Yield every node's row by slot; not for decisions, because it loops over all nodes."""
         return filter(None, self._table.slots)

@@ -92,7 +92,7 @@ class Jobs(World):
 def jobs_on(count: int, *names: str, group: PodGroup = FOUR, **fields: Any) -> Jobs:
     """Return a world of so many machines, with members that wait."""
     cluster = cluster_of([node(f"n{number}", "trn1.32xlarge") for number in range(count)])
-    queue = new_queue(groups=GroupWaits(cluster.groups), row=cluster.node)
+    queue = new_queue(groups=GroupWaits(cluster.groups), view=cluster.view)
     world = Jobs(cluster=cluster, queue=queue, **fields)
     for name in names:
         world.see(name, group=group)

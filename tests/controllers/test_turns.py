@@ -57,7 +57,7 @@ class World:
 
     def start(self) -> None:
         """Begin as a new leader does, with nothing but the cluster; the pods are added again."""
-        self.queue = new_queue(groups=GroupWaits(self.cluster.groups), row=self.cluster.node)
+        self.queue = new_queue(groups=GroupWaits(self.cluster.groups), view=self.cluster.view)
         self.turns = Turns(
             cluster=self.cluster,
             queue=self.queue,

@@ -49,7 +49,7 @@ class World:
 
     cluster: Cluster
     queue: SchedulingQueue = attrs.field(
-        default=attrs.Factory(lambda self: new_queue(row=self.cluster.node), takes_self=True)
+        default=attrs.Factory(lambda self: new_queue(view=self.cluster.view), takes_self=True)
     )
     refusing: set[str] = attrs.field(factory=set)
     asked: list[str] = attrs.field(factory=list)

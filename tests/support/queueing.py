@@ -3,6 +3,7 @@
 from typing import Any
 
 from neuron_scheduler.cluster.tables.groups import Groups
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
 from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
@@ -21,7 +22,7 @@ def new_queue(**settings: Any) -> SchedulingQueue:
         "max_backoff": 10.0,
         "max_unschedulable": 300.0,
         "on_entered": lambda _queue, _event: None,
-        "row": lambda _name: None,
+        "view": View(),
         "groups": GroupWaits(Groups()),
         "on_change": lambda: None,
     }

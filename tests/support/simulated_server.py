@@ -64,7 +64,7 @@ class World:
     uids: int = 0
 
     def __attrs_post_init__(self) -> None:
-        self.queue = new_queue(max_unschedulable=1e18, row=self.cluster.node)
+        self.queue = new_queue(max_unschedulable=1e18, view=self.cluster.view)
         fake: Any = self
         pod_list = PodList()
         self.scheduler = loop_of(

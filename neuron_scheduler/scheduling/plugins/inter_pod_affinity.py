@@ -12,6 +12,8 @@ import attrs
 
 from neuron_scheduler.cluster.index.column import Column
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, less
+from neuron_scheduler.cluster.index.postings import Values
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.tables.affinity_terms import TermKind
 from neuron_scheduler.cluster.tables.pods import PodQuery
 from neuron_scheduler.cluster.tables.selecting_kinds import Namespaces
@@ -61,6 +63,17 @@ def refuse_emptied(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
 
 def filter_by_placed_pods(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     return (Refusal(NAME, KEPT_AWAY, among & _kept_away(view, pod)),)
+
+
+def _priorities_of_keepers(node_info: NodeInfo) -> Values:
+    return tuple({info.pod.priority for info in node_info.pod_infos.values() if info.pod.constraints.anti_affinity})
+
+
+def refuse_emptied_by_placed_pods(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+    keepers = view.postings(_priorities_of_keepers)
+    may_leave = keepers.any_of(value for value in keepers.values if isinstance(value, int) and value < pod.priority)
+    kept_away = _kept_away(view, pod) if among else NO_NODES  # each term of placed pods is asked
+    return (Refusal(NAME, KEPT_AWAY, less(among & kept_away, may_leave)),)
 
 
 def agreeable_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
@@ -172,7 +185,7 @@ def _times_less(weight: int, totals: Column, among: NodeSet) -> Iterator[tuple[i
         yield weight * number, less(among, nodes)
 
 
-BY_PLACED_PODS: Final = Filter(filter_by_placed_pods, agreeable_nodes)
+BY_PLACED_PODS: Final = Filter(filter_by_placed_pods, agreeable_nodes, refuse_emptied_by_placed_pods)
 PLUGIN = Plugin(
     name=NAME,
     filters=(

@@ -260,7 +260,7 @@ def search(
     yield from cluster.view.prepare(lambda view: (view.postings(_priorities), view.postings(nomination_priorities)))
     comparison = Comparison(helpful.bit_count())
     if crowded and _lower(cluster, pod.priority):
-        yield from cluster.view.prepare(lambda view: _refusals_by_counting(view, pod, profile, view.live, emptied=True))
+        yield from cluster.view.prepare(lambda view: _refusals_by_counting(view, pod, profile, NO_NODES, emptied=True))
     units = units or Units(cluster, DisruptionAllowance(budgets))
     incoming = Incoming(pod, profile, units.allowance, units)
     for below in _bounds(cluster, pod.priority) if helpful else ():

@@ -12,16 +12,21 @@ yes too often, never no too often.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Set as AbstractSet
+from functools import reduce
+from operator import or_
 from typing import Any, Final
 
 import attrs
 
+from neuron_scheduler.cluster.index.nodeset import NO_NODES
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, without_nomination
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import FEW_COMPARISONS, Pod
 from neuron_scheduler.model.pod_group import GroupKey
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
+from neuron_scheduler.scheduling.cycle.refusals import nodes_not_refused
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.plugins.contract import NodeHint, RowHint
+from neuron_scheduler.scheduling.plugins.contract import NodeHint, Refusal, RowHint
 from neuron_scheduler.scheduling.plugins.registry import (
     CONCERNED_BY,
     COUNTING_PODS,
@@ -302,13 +307,39 @@ def _may_take(node_info: NodeInfo, pod: Pod, kind: RefusalKind) -> bool:
     return is_acceptable(kind.hint_input, others)
 
 
-def has_acceptable(pod: Pod, kind: RefusalKind, nodes: list[str], row: RowOf) -> bool:
+def _less_barred(view: View, pod: Pod, kind: RefusalKind, names: list[str]) -> list[str]:
+    """
+    Return the nodes without those that a plugin without a hint refuses as they are now, whatever pods leave them.
+
+    A hint would need the state of other objects, such as the volume of a claim. Members of a group may help each other.
+    """
+    if pod.group is not None:
+        return names
+    slots, found = {name: view.slot(name) for name in names}, list[Refusal]()
+    among = reduce(or_, (1 << slot for slot in slots.values() if slot is not None), NO_NODES)
+
+    def ask(recording: View) -> None:
+        for plugin in PLUGINS:
+            for step in plugin.filters if plugin.hint is None and plugin.name in kind.plugins else ():
+                found.extend(step.refuse(recording, pod, among))
+
+    if view.index_requests(ask).lacking:
+        return names  # an attempt builds the indexes in steps
+    left = nodes_not_refused(among, [refusal for refusal in found if refusal.unresolvable])
+    return [name for name, slot in slots.items() if slot is None or left >> slot & 1]
+
+
+def has_acceptable(pod: Pod, kind: RefusalKind, nodes: list[str], view: View) -> bool:
     """Return whether one of the nodes may still take a pod of a kind; nodes that do not are removed from the list."""
+    is_asked = False
     while nodes:
         try:
-            node_info = row(nodes[-1])
+            node_info = view.node(nodes[-1])
             if node_info is None or _may_take(node_info, pod, kind):
-                return True
+                if is_asked:
+                    return True
+                is_asked, nodes[:] = True, _less_barred(view, pod, kind, nodes)
+                continue
         except Exception:  # noqa: BLE001 - as above
             return True
         nodes.pop()

@@ -21,12 +21,13 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import GroupKey
 from neuron_scheduler.scheduling.cycle.signature import signature_of
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.queue.events import InFlightEvents, RowOf, refusal_kind_of
+from neuron_scheduler.scheduling.queue.events import InFlightEvents, refusal_kind_of
 from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
 from neuron_scheduler.scheduling.queue.places import BackoffQueue, Place, Places, QueuedPod, matters_for_scheduling
 from neuron_scheduler.scheduling.queue.unschedulable_pods import UnschedulablePods
@@ -48,7 +49,7 @@ class SchedulingQueue:
         initial_backoff, max_backoff: seconds; the backoff doubles with each refusal or error in a row.
         max_unschedulable: seconds after which an unschedulable pod is tried again without an event.
         on_entered: called with (queue, event) for each pod that enters the active queue or the backoff.
-        row: returns a node as it is now, by name.
+        view: the nodes as they are now.
         groups: which pods of each group wait.
         on_change: called when `pop` may return a pod earlier than before, apart from the end of `max_unschedulable`; it
             must not call the queue.
@@ -59,7 +60,7 @@ class SchedulingQueue:
     max_backoff: float
     max_unschedulable: float
     _on_entered: Callable[[str, str], None]
-    _row: RowOf
+    _view: View
     groups: GroupWaits
     on_change: Callable[[], None]
     _pods: dict[str, QueuedPod] = attrs.field(factory=dict)
@@ -73,7 +74,7 @@ class SchedulingQueue:
 
     def __attrs_post_init__(self) -> None:
         self._places = Places(BackoffQueue(initial=self.initial_backoff, longest=self.max_backoff), self._on_entered)
-        self._unschedulable = UnschedulablePods(self._places, self._row)
+        self._unschedulable = UnschedulablePods(self._places, self._view)
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._pods
@@ -283,7 +284,7 @@ class SchedulingQueue:
         kind = refusal_kind_of(queued.pod, plugins, awaited, has_nomination=has_nomination)
         self._unschedulable.take_over()  # the events are older than this refusal, or are kept for this pod
         queued.is_preempting = is_preempting
-        queued.missed |= self._in_flight.may_help(queued.pod, kind, self._row)
+        queued.missed |= self._in_flight.may_help(queued.pod, kind, self._view.node)
         self._move(queued, Place.UNSCHEDULABLE)
         if alone or is_preempting or has_nomination or queued.missed or BINDER in plugins:
             self._unschedulable.add(queued, (queued.pod.uid,), kind)

@@ -20,15 +20,18 @@ from weakref import ref
 
 import attrs
 
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.scheduling.cycle.signature import Signature
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.registry import CONCERNED_BY
-from neuron_scheduler.scheduling.queue.events import MOST_NODES, PendingEvents, RefusalKind, RowOf, has_acceptable
+from neuron_scheduler.scheduling.queue.events import MOST_NODES, PendingEvents, RefusalKind, has_acceptable
 from neuron_scheduler.scheduling.queue.places import Place, Places, PodHeap, QueuedPod
 
 AT_ONCE: Final = 1024
 """Comparisons of a line with a node or a pod in one step."""
+_FILTERS_ASKED: Final = 64
+"""Comparisons that take as long as asking filters about one node."""
 FEW_STEPS: Final = 16
 """Steps for lines of its own priority that may delay a pod; then one: a tenant may have very many lines."""
 MANY_STEPS: Final = 64
@@ -92,7 +95,7 @@ class UnschedulablePods:
     """
 
     _places: Places
-    _row: RowOf
+    _view: View
     to_go_on: list[RefusedLine] = attrs.field(factory=list)
     _lines: dict[Signature, RefusedLine] = attrs.field(factory=dict)
     _line_of: dict[QueuedPod, RefusedLine] = attrs.field(factory=dict)
@@ -154,11 +157,12 @@ class UnschedulablePods:
             lag = line.unasked.merged or line.unasked
             if lag is not unasked:
                 unasked = lag
-                events, count = unasked.as_of_now(self._row), unasked.count
+                events, count = unasked.as_of_now(self._view.node), unasked.count
             line.unasked = self.events
             for event, nodes in events.wake_ups(first.pod, line.kind) if first is not None else ():
                 line.wake(event, nodes)
                 self._send_ahead(line, now)
+                left -= _FILTERS_ASKED
             left -= count
         index, best = self._all_asked, self._best()
         self._steps = self._steps + 1 if self._is_before(index, best) else 0
@@ -259,7 +263,9 @@ class UnschedulablePods:
     def _has_taker(self, line: RefusedLine) -> bool:
         """Return whether one of the nodes for which a line was woken may still take one of its pods."""
         first = line.pods.first()
-        return line.nodes is None or (first is not None and has_acceptable(first.pod, line.kind, line.nodes, self._row))
+        return line.nodes is None or (
+            first is not None and has_acceptable(first.pod, line.kind, line.nodes, self._view)
+        )
 
     def cause_of(self, queued: QueuedPod) -> Cause:
         """Return what a pod waits for: the latest cause of any pod of its line."""

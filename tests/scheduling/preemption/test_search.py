@@ -347,27 +347,30 @@ SPREAD = (
     SpreadConstraint(HOSTNAME_LABEL, 1, hard=True, selector=LabelSelector((Requirement("app", Operator.IN, ("a",)),))),
 )
 APART = (PodAffinityTerm(HOSTNAME_LABEL, SPREAD[0].selector, frozenset({"default"})),)
+IN_ZONE, A = (attrs.evolve(APART[0], topology_key=ZONE_LABEL),), {"app": "a"}
 
 
 @pytest.mark.parametrize("never_preempts", [False, True])
 @pytest.mark.parametrize(
     ("asking", "beside"),
     [
-        pytest.param({"affinity": (attrs.evolve(APART[0], topology_key=ZONE_LABEL),)}, "b", id="none is near"),
-        pytest.param({"anti_affinity": (attrs.evolve(APART[0], topology_key=ZONE_LABEL),)}, "a", id="one is near"),
-        pytest.param({"spread": (attrs.evolve(SPREAD[0], topology_key=ZONE_LABEL),)}, "a", id="too many are near"),
+        pytest.param({"affinity": IN_ZONE}, {"labels": {"app": "b"}}, id="none is near"),
+        pytest.param({"anti_affinity": IN_ZONE, "labels": A}, {"labels": A}, id="one is near"),
+        pytest.param({"labels": A}, {"anti_affinity": IN_ZONE}, id="one that keeps it away"),
+        pytest.param(
+            {"spread": (attrs.evolve(SPREAD[0], topology_key=ZONE_LABEL),), "labels": A}, {"labels": A}, id="too many"
+        ),
     ],
 )
 def test_what_refuses_all_nodes_whatever_leaves_one_is_all_that_a_pod_waits_for(
-    asking: dict[str, Any], beside: str, *, never_preempts: bool
+    asking: dict[str, Any], beside: dict[str, Any], *, never_preempts: bool
 ) -> None:
     """The end of any other pod would wake it in vain, and its search would ask the filters node by node."""
     fleet = [trn1(name, labels={ZONE_LABEL: "x"}) for name in ("a", "b", "c")]
     fleet.append(trn1("d", labels={ZONE_LABEL: "y"}, unschedulable=True))
     low = [held(f"low-{name}", *range(16), on=name, priority=1) for name in ("a", "b")]
-    cluster = cluster_of(fleet, [*low, pod("beside", on="c", labels={"app": beside}, priority=9)])
-    labels = {} if "affinity" in asking else {"app": "a"}  # else it would be the first of its kind
-    pending = pod(devices=16, priority=2, labels=labels, never_preempts=never_preempts, **asking)
+    cluster = cluster_of(fleet, [*low, pod("beside", on="c", priority=2, **beside)])
+    pending = pod(devices=16, priority=2, never_preempts=never_preempts, **asking)
     with mock.patch(f"{search.__module__}.victims_on", side_effect=AssertionError("no eviction can help")):
         result = answer(cluster, pending)
     assert isinstance(result, NoPreemption)

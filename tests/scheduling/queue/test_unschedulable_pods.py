@@ -17,6 +17,7 @@ from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support.builders import node, pod
 from tests.support.queueing import AFFINITY, FIT, GONE, apply_events, counts, drain, new_queue, popped, refuse_all
+from tests.support.storage import claim, stored, volume, zone, zoned
 
 PROFILE = default_profile("default-scheduler")
 
@@ -32,7 +33,7 @@ class World:
     there: dict[str, Pod] = attrs.field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        self.queue = new_queue(row=self.cluster.node)
+        self.queue = new_queue(view=self.cluster.view)
 
     def settle(self) -> list[str]:
         """Try all ready pods; return those that were placed."""
@@ -122,6 +123,20 @@ def test_all_follow_where_there_is_room_for_all() -> None:
         world.see(node(name, "trn1.32xlarge"))
     assert world.settle() == ["4-0000", "16-0000", "16-0001", "8-0000"]
     assert [name for name in world.tried if name not in world.there] == ["16-0002", "8-0001"]  # the next of each size
+
+
+def test_a_pod_is_not_tried_for_a_node_where_its_volume_cannot_be_mounted() -> None:
+    """The end of any pod in another zone would wake every such pod."""
+    full, other = pod("full", on="b", cpu=192_000), pod("other", on="a", cpu=1)
+    nodes, stored_volume = zoned(a="x", b="y"), volume(of="data", on=zone("y"))
+    world = World(stored(nodes, claim(bound_to="pv"), stored_volume, pods=[full, other]))
+    world.there = {each.name: each for each in (full, other)}
+    world.add([pod("mounting", cpu=1000, volume_claims=("data",))])
+    assert world.settle() == []
+    world.end("other")
+    assert world.settle() == world.tried == []
+    world.end("full")
+    assert world.settle() == ["mounting"]
 
 
 def test_a_pod_that_takes_the_free_space_sends_others_back_untried() -> None:
