@@ -91,6 +91,12 @@ def weight_of(value: Any, most: int) -> int:
     return total
 
 
+@byte_bounded_memo(most=16 << 20)
+def share(value: K) -> K:
+    """Return the one object for this value, whatever its type is."""
+    return value
+
+
 intern = byte_bounded_memo(most=16 << 20, longest=512)(str)
 """Return the one object for this text; bounded, unlike `sys.intern` on some releases."""
 
@@ -153,11 +159,6 @@ class Decoded(Generic[T]):
     value: T | Malformed | None
 
 
-def _keep_malformed(malformed: Malformed) -> Malformed:
-    """Return the report itself: most kinds have no value for an object that cannot be read."""
-    return malformed
-
-
 @attrs.define(eq=False, kw_only=True)
 class Resource(Generic[T]):
     """
@@ -168,7 +169,7 @@ class Resource(Generic[T]):
         shape: the struct that the bytes are decoded into; it has `metadata`.
         read: returns our value for what was decoded, None if the object counts as gone; it may raise.
         sort_key: sort key of a list's objects, so that every replica and restart sees one order.
-        stand_in: returns the value of an object that cannot be read.
+        stand_in: returns the value of an object that cannot be read; most kinds have none, and keep the report itself.
         is_same: whether two states of an object differ in nothing that a handler has to know.
     """
 
@@ -177,7 +178,7 @@ class Resource(Generic[T]):
     shape: type[Any]
     read: Callable[[Any], T | None]
     sort_key: Callable[[T], Any]
-    stand_in: Callable[[Malformed], T | Malformed] = _keep_malformed
+    stand_in: Callable[[Malformed], T | Malformed] = lambda malformed: malformed
     is_same: Callable[[T, T], bool] = eq
     params: Mapping[str, str] = attrs.field(factory=dict)
     _object: "msgspec.json.Decoder[Any]" = attrs.field(init=False)

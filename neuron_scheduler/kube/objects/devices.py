@@ -15,7 +15,7 @@ import msgspec
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Resource, byte_bounded_memo, intern
 from neuron_scheduler.kube.objects.selectors import node_term, taint, tolerations
-from neuron_scheduler.kube.objects.wire import Wire
+from neuron_scheduler.kube.objects.wire import TaintFields, Wire
 from neuron_scheduler.model.devices import (
     AttributeValue,
     ClaimAllocation,
@@ -52,12 +52,6 @@ class _Pool(Wire):
     name: str
     generation: int
     resource_slice_count: int
-
-
-class _Taint(Wire):
-    key: str
-    effect: str
-    value: str = ""
 
 
 class _Consumer(Wire):
@@ -110,13 +104,19 @@ def _device(driver_and_raw: tuple[str, bytes]) -> Device:
     }
     name = intern(_decode(fields.get("name"), str, ""))
     return Device(
-        driver, raw, name, attributes, capacity, _taints(_decode(fields.get("taints"), list[_Taint], [])), unserved
+        driver,
+        raw,
+        name,
+        attributes,
+        capacity,
+        _taints(_decode(fields.get("taints"), list[TaintFields], [])),
+        unserved,
     )
 
 
-def _taints(structs: Iterable[_Taint]) -> tuple[Taint, ...]:
+def _taints(structs: Iterable[TaintFields]) -> tuple[Taint, ...]:
     """Return taints without those that only inform."""
-    return tuple(taint((each.key, each.value, each.effect)) for each in structs if each.effect in _EFFECTS)
+    return tuple(taint((each.key, each.value or "", each.effect)) for each in structs if each.effect in _EFFECTS)
 
 
 _SLICE: Final = frozenset({"driver", "pool", "nodeName", "devices"})
@@ -253,7 +253,7 @@ def _taint_rule(struct: _Object) -> DeviceTaintRule:
     return DeviceTaintRule(
         uid=struct.metadata.uid,
         name=struct.metadata.name,
-        taints=_taints([msgspec.json.decode(struct.spec["taint"], type=_Taint)]),
+        taints=_taints([msgspec.json.decode(struct.spec["taint"], type=TaintFields)]),
         driver=driver,
         pool=pool,
         device=device,

@@ -20,22 +20,16 @@ from neuron_scheduler.kube.objects.base import (
 )
 from neuron_scheduler.kube.objects.json_scanner import decode_at_once
 from neuron_scheduler.kube.objects.selectors import taint
-from neuron_scheduler.kube.objects.wire import Condition, ObjectMeta, Quantities, Wire
+from neuron_scheduler.kube.objects.wire import Condition, ObjectMeta, Quantities, TaintFields, Wire
 from neuron_scheduler.model.annotations import USAGE_MAPS
 from neuron_scheduler.model.node import ACCELERATED_HARDWARE, NEURON_HEALTH, AnnotatedNode, Image, Node
 from neuron_scheduler.model.resources import NEURON_NAMES, Resources
 from neuron_scheduler.model.selectors import NO_LABELS
 
 
-class _Taint(Wire):
-    key: str
-    effect: str
-    value: str | None = None
-
-
 class _NodeSpec(Wire):
     unschedulable: bool | None = None
-    taints: list[_Taint] | None = None
+    taints: list[TaintFields] | None = None
 
 
 class _Image(Wire):

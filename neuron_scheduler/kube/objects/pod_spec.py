@@ -15,7 +15,15 @@ import msgspec
 from msgspec.structs import replace
 
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.base import amounts, byte_bounded_memo, intern, labels, reference, shared_amounts
+from neuron_scheduler.kube.objects.base import (
+    amounts,
+    byte_bounded_memo,
+    intern,
+    labels,
+    reference,
+    share,
+    shared_amounts,
+)
 from neuron_scheduler.kube.objects.selectors import label_selector, node_term, requirement, tolerations
 from neuron_scheduler.kube.objects.storage import in_tree_disk
 from neuron_scheduler.model.neuron_request import (
@@ -133,7 +141,7 @@ def host_ports(spec: wire.PodSpec) -> tuple[HostPort, ...]:
         for port in container.ports or ():
             number = port.host_port or (port.container_port if spec.host_network else 0)
             if number > 0:
-                ports.append(_host_port((port.protocol or "TCP", number, port.host_ip or "0.0.0.0")))  # noqa: S104
+                ports.append(share(HostPort(port.protocol or "TCP", number, port.host_ip or "0.0.0.0")))  # noqa: S104
     return tuple(ports)
 
 
@@ -141,7 +149,7 @@ def images(spec: wire.PodSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the images of init and app containers, and those of image volumes."""
     containers = (*(spec.init_containers or ()), *(spec.containers or ()))
     mounted = tuple(image_name(v.image.reference or "") for v in spec.volumes or () if v.image is not None)
-    return _same_images(tuple(image_name(container.image or "") for container in containers)), mounted
+    return share(tuple(image_name(container.image or "") for container in containers)), mounted
 
 
 @byte_bounded_memo()
@@ -149,16 +157,6 @@ def image_name(reference: str) -> str:
     """Return an image's name with a tag or digest (`normalizedImageName` of `plugins/imagelocality`)."""
     reference = reference[:LONGEST_IMAGE_NAME]
     return reference if reference.rfind(":") > reference.rfind("/") else f"{reference}:latest"
-
-
-@byte_bounded_memo()
-def _same_images(names: tuple[str, ...]) -> tuple[str, ...]:
-    return names
-
-
-@byte_bounded_memo()
-def _host_port(parts: tuple[str, int, str]) -> HostPort:
-    return HostPort(*parts)
 
 
 def _spread(spread: wire.Spread, pod_labels: Mapping[str, str]) -> SpreadConstraint:
@@ -187,7 +185,7 @@ def _pod_terms(affinity: wire.PodAffinity, namespace: str) -> tuple[PodAffinityT
 
 def _pod_term(term: wire.PodTerm, namespace: str, *, weight: int = 0) -> PodAffinityTerm:
     named = frozenset(term.namespaces or ())
-    return _same_term(
+    return share(
         PodAffinityTerm(
             topology_key=intern(term.topology_key),
             selector=label_selector(term.label_selector),
@@ -196,11 +194,6 @@ def _pod_term(term: wire.PodTerm, namespace: str, *, weight: int = 0) -> PodAffi
             weight=weight,
         )
     )
-
-
-@byte_bounded_memo()
-def _same_term(term: PodAffinityTerm) -> PodAffinityTerm:
-    return term
 
 
 def _preferred_terms(affinity: wire.PodAffinity, namespace: str) -> tuple[PodAffinityTerm, ...]:

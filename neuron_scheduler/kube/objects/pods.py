@@ -13,7 +13,7 @@ import attrs
 import msgspec
 
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.base import Malformed, Resource, byte_bounded_memo, intern, labels
+from neuron_scheduler.kube.objects.base import Malformed, Resource, byte_bounded_memo, intern, labels, share
 from neuron_scheduler.kube.objects.groups.dialects import SIGNS, group_of, rank_of
 from neuron_scheduler.kube.objects.json_scanner import decode_in_steps
 from neuron_scheduler.kube.objects.pod_limits import fewer_labels, size_of, without_restrictions
@@ -54,7 +54,7 @@ def _read(pod: wire.Pod) -> Pod | None:
     words, group = (meta.labels or NO_LABELS, meta.annotations or NO_LABELS), None
     is_free = not (refusal or common.gates)  # a member that may not be placed yet is none
     if is_free and (native or constrained.affinity or not all(map(SIGNS.isdisjoint, words))):
-        group = group_of(meta.namespace, *words, constrained, native)
+        group = share(group_of(meta.namespace, *words, constrained, native))
     created = meta.creation_timestamp
     conditions = status.conditions or ()
     return Pod(

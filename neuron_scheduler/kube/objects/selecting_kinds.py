@@ -87,10 +87,6 @@ WORKLOADS: Final = (
 )
 
 
-class _BudgetSpec(wire.Wire):
-    selector: wire.Selector | None = None
-
-
 class _BudgetStatus(wire.Wire):
     disruptions_allowed: int = 0
     disrupted_pods: dict[str, msgspec.Raw] | None = None
@@ -98,7 +94,7 @@ class _BudgetStatus(wire.Wire):
 
 class _Budget(wire.Wire):
     metadata: wire.ObjectMeta
-    spec: _BudgetSpec | None = None
+    spec: _SetSpec | None = None
     status: _BudgetStatus | None = None
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.base import byte_bounded_memo, intern
+from neuron_scheduler.kube.objects.base import byte_bounded_memo, intern, share
 from neuron_scheduler.model.selectors import (
     Effect,
     LabelSelector,
@@ -98,7 +98,7 @@ def _field(key: str, name: str, values: tuple[str, ...]) -> Requirement | None:
 
 def tolerations(structs: Iterable[wire.Toleration] | None) -> tuple[Toleration, ...]:
     """Return tolerations; an absent operator is Equal, and one that no release has enabled makes it unreadable."""
-    return _same(
+    return share(
         tuple(_toleration((t.key or "", t.operator or "Equal", t.value or "", t.effect)) for t in structs or ())
     )
 
@@ -116,11 +116,6 @@ def taint(parts: tuple[str, str, str]) -> Taint:
     if effect is None:
         raise ValueError(f"taint {key} has the unknown effect {name!r}")
     return Taint(key=key, effect=effect, value=value)
-
-
-@byte_bounded_memo()
-def _same(tolerations: tuple[Toleration, ...]) -> tuple[Toleration, ...]:
-    return tolerations
 
 
 @byte_bounded_memo()

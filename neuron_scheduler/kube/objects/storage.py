@@ -10,7 +10,7 @@ import msgspec
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Resource, intern, key_of, labels, reference
 from neuron_scheduler.kube.objects.selectors import label_selector, node_term, selector_of_others
-from neuron_scheduler.kube.objects.wire import InTree, NodeTerms, Wire
+from neuron_scheduler.kube.objects.wire import InTree, NodeTerms, ObjectMeta, Wire
 from neuron_scheduler.model.annotations import BETA_STORAGE_CLASS, BIND_COMPLETED, MIGRATED_PLUGINS, SELECTED_NODE
 from neuron_scheduler.model.node import BETA_REGION_LABEL, BETA_ZONE_LABEL, REGION_LABEL, ZONE_LABEL
 from neuron_scheduler.model.quantity import whole
@@ -37,22 +37,6 @@ Terms = tuple[NodeSelectorTerm, ...]
 _STORAGE: Final = "/apis/storage.k8s.io/v1"
 
 
-class _Owner(Wire):
-    uid: str = ""
-    controller: bool | None = None
-
-
-class _Meta(Wire):
-    name: str
-    uid: str = ""
-    namespace: str = ""
-    resource_version: str = ""
-    deletion_timestamp: str | None = None
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    owner_references: list[_Owner] | None = None
-
-
 class _Requests(Wire):
     requests: wire.Quantities | None = None
 
@@ -72,7 +56,7 @@ class _Phase(Wire):
 
 
 class _Claim(Wire):
-    metadata: _Meta
+    metadata: ObjectMeta
     spec: _ClaimSpec = msgspec.field(default_factory=_ClaimSpec)
     status: _Phase | None = None
 
@@ -104,7 +88,7 @@ class _VolumeSpec(wire.InTree):
 
 
 class _Volume(Wire):
-    metadata: _Meta
+    metadata: ObjectMeta
     spec: _VolumeSpec
     status: _Phase | None = None
 
@@ -119,7 +103,7 @@ class _TopologyTerm(Wire):
 
 
 class _Class(Wire):
-    metadata: _Meta
+    metadata: ObjectMeta
     provisioner: str | None = None
     volume_binding_mode: str | None = None
     allowed_topologies: list[_TopologyTerm] | None = None
@@ -139,7 +123,7 @@ class _NodeSpec(Wire):
 
 
 class _Node(Wire):
-    metadata: _Meta
+    metadata: ObjectMeta
     spec: _NodeSpec = msgspec.field(default_factory=_NodeSpec)
 
 
@@ -149,12 +133,12 @@ class _DriverSpec(Wire):
 
 
 class _Driver(Wire):
-    metadata: _Meta
+    metadata: ObjectMeta
     spec: _DriverSpec = msgspec.field(default_factory=_DriverSpec)
 
 
 class _Capacity(Wire):
-    metadata: _Meta
+    metadata: ObjectMeta
     storage_class_name: str = ""
     node_topology: wire.Selector | None = None
     capacity: str | int | None = None
@@ -172,7 +156,7 @@ class _AttachmentSpec(Wire):
 
 
 class _Attachment(Wire):
-    metadata: _Meta
+    metadata: ObjectMeta
     spec: _AttachmentSpec
 
 
@@ -374,46 +358,24 @@ def _attachment(attachment: _Attachment) -> VolumeAttachment:
     )
 
 
+def _resource(path: str, kind: str, shape: type[Wire], read: Any, sort_key: str = "name") -> Resource[Any]:
+    return Resource(path=path, kind=kind, shape=shape, read=read, sort_key=attrgetter(sort_key))
+
+
 # The versions of claims and volumes are compared too: what waits for a write of ours must see each.
-CLAIMS: Final[Resource[PersistentVolumeClaim]] = Resource(
-    path="/api/v1/persistentvolumeclaims",
-    kind="PersistentVolumeClaim",
-    shape=_Claim,
-    read=_claim,
-    sort_key=attrgetter("key"),
+CLAIMS: Final[Resource[PersistentVolumeClaim]] = _resource(
+    "/api/v1/persistentvolumeclaims", "PersistentVolumeClaim", _Claim, _claim, "key"
 )
-VOLUMES: Final[Resource[PersistentVolume]] = Resource(
-    path="/api/v1/persistentvolumes", kind="PersistentVolume", shape=_Volume, read=_volume, sort_key=attrgetter("name")
+VOLUMES: Final[Resource[PersistentVolume]] = _resource(
+    "/api/v1/persistentvolumes", "PersistentVolume", _Volume, _volume
 )
-CLASSES: Final[Resource[StorageClass]] = Resource(
-    path=f"{_STORAGE}/storageclasses", kind="StorageClass", shape=_Class, read=_class, sort_key=attrgetter("name")
+CLASSES: Final[Resource[StorageClass]] = _resource(f"{_STORAGE}/storageclasses", "StorageClass", _Class, _class)
+CSI_NODES: Final[Resource[CSINode]] = _resource(f"{_STORAGE}/csinodes", "CSINode", _Node, _csi_node)
+CSI_DRIVERS: Final[Resource[CSIDriver]] = _resource(f"{_STORAGE}/csidrivers", "CSIDriver", _Driver, _csi_driver)
+CAPACITIES: Final[Resource[CSIStorageCapacity]] = _resource(
+    f"{_STORAGE}/csistoragecapacities", "CSIStorageCapacity", _Capacity, _capacity
 )
-CSI_NODES: Final[Resource[CSINode]] = Resource(
-    path=f"{_STORAGE}/csinodes", kind="CSINode", shape=_Node, read=_csi_node, sort_key=attrgetter("name")
+ATTACHMENTS: Final[Resource[VolumeAttachment]] = _resource(
+    f"{_STORAGE}/volumeattachments", "VolumeAttachment", _Attachment, _attachment
 )
-CSI_DRIVERS: Final[Resource[CSIDriver]] = Resource(
-    path=f"{_STORAGE}/csidrivers", kind="CSIDriver", shape=_Driver, read=_csi_driver, sort_key=attrgetter("name")
-)
-CAPACITIES: Final[Resource[CSIStorageCapacity]] = Resource(
-    path=f"{_STORAGE}/csistoragecapacities",
-    kind="CSIStorageCapacity",
-    shape=_Capacity,
-    read=_capacity,
-    sort_key=attrgetter("name"),
-)
-ATTACHMENTS: Final[Resource[VolumeAttachment]] = Resource(
-    path=f"{_STORAGE}/volumeattachments",
-    kind="VolumeAttachment",
-    shape=_Attachment,
-    read=_attachment,
-    sort_key=attrgetter("name"),
-)
-STORAGE: Final[tuple[Resource[Any], ...]] = (
-    CLASSES,
-    CSI_DRIVERS,
-    CSI_NODES,
-    CAPACITIES,
-    VOLUMES,
-    CLAIMS,
-    ATTACHMENTS,
-)
+STORAGE: Final[tuple[Resource[Any], ...]] = (CLASSES, CSI_DRIVERS, CSI_NODES, CAPACITIES, VOLUMES, CLAIMS, ATTACHMENTS)

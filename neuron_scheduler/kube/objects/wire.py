@@ -200,6 +200,12 @@ class Toleration(Wire):
     effect: str | None = None
 
 
+class TaintFields(Wire):
+    key: str
+    effect: str
+    value: str | None = None
+
+
 class Resources(Wire):
     requests: Quantities | None = None
     limits: Quantities | None = None
@@ -267,11 +273,8 @@ class PlacedSpec(Wire):
 
 
 class PodClaim(Wire):
-    name: str
-    resource_claim_name: str | None = None
+    """A reference to a claim; in a status, the claim that was made of a template."""
 
-
-class PodClaimStatus(Wire):
     name: str
     resource_claim_name: str | None = None
 
@@ -314,7 +317,7 @@ class PodStatus(Wire):
     init_container_statuses: list[ContainerStatus] | None = None
     resources: Resources | None = None
     allocated_resources: Quantities | None = None
-    resource_claim_statuses: list[PodClaimStatus] | None = None
+    resource_claim_statuses: list[PodClaim] | None = None
 
 
 class Pod(Wire):

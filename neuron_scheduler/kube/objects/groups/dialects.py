@@ -11,7 +11,6 @@ before that one has a node.
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Final
 
 import attrs
@@ -60,12 +59,7 @@ def group_of(
         return None
     domain = next((group for group in found if group.topology), found[0])
     of = domain.key.name if domain is not found[0] and domain.key.dialect is Dialect.AFFINITY else ""
-    return _intern(attrs.evolve(found[0], topology=domain.topology, of=of))
-
-
-@lru_cache(maxsize=4096)
-def _intern(group: PodGroup) -> PodGroup:
-    return group
+    return attrs.evolve(found[0], topology=domain.topology, of=of)
 
 
 def rank_of(labels: Words) -> int:
