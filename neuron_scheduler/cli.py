@@ -29,7 +29,7 @@ _ABOUT: Final = (
     "A topology-aware Kubernetes scheduler for AWS Inferentia and Trainium devices.",
     "Why pods with AWS Inferentia or Trainium devices wait, what would fit, and who holds the devices.",
 )
-_SETTINGS: Final = "neuron_scheduler.commands.run"
+_RUN: Final = "neuron_scheduler.commands.run"
 
 
 @attrs.frozen
@@ -62,13 +62,13 @@ COMMANDS: Final = (
     Command(
         "run",
         "schedule the pods of a cluster",
-        _SETTINGS,
+        _RUN,
         "Schedule the pods of a cluster. Durations are written as in Go: 15s, 1m30s, 500ms.",
     ),
     Command(
         "extender",
         "extend kube-scheduler, without a queue of its own",
-        _SETTINGS,
+        _RUN,
         "Serve kube-scheduler's HTTP extender protocol, and schedule no pods otherwise."
         " The settings are those of 'run'; --scheduler-name has no effect.",
     ),
@@ -155,7 +155,7 @@ def _unknown(argument: str, parser: argparse.ArgumentParser) -> str:
     name = argument.partition("=")[0]
     if not name.startswith("-"):
         return f"unexpected argument {argument!r}; see {parser.prog} --help"
-    if importlib.import_module(_SETTINGS).is_kube_schedulers_own(name):
+    if name in importlib.import_module("neuron_scheduler.settings.arguments").KUBE_SCHEDULERS_OWN:
         return f"{name} is a flag of kube-scheduler that has no effect here; remove it"
     known = [option for action in parser._actions for option in action.option_strings]  # noqa: SLF001 - no public list
     meant = difflib.get_close_matches(name, known, n=1)

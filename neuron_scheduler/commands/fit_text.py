@@ -33,7 +33,10 @@ class FitText:
     every_node: bool = False
 
     def lines(self, fit: Fit) -> Iterator[str]:
-        yield from self._headline(fit)
+        colour = GREEN if fit.fitting >= max(fit.asked, 1) else YELLOW if fit.fitting else RED
+        yield from self.paragraphs.wrap(headline(fit), code=colour)
+        for line in _remarks(fit):
+            yield from self.paragraphs.wrap(line)
         if fit.placed:
             yield from self.paragraphs.section("Where they go")
             yield from self._nodes(fit)
@@ -42,13 +45,6 @@ class FitText:
             yield from self.paragraphs.section(f"{title} ({fit.limit.cause.replace('_', ' ')})")
             yield from self.paragraphs.indent(fit.limit.message)
         yield from self.paragraphs.notes(fit.notes)
-
-    def _headline(self, fit: Fit) -> Iterator[str]:
-        lines = list(self.paragraphs.wrap(headline(fit)))
-        colour = GREEN if fit.fitting >= max(fit.asked, 1) else YELLOW if fit.fitting else RED
-        yield from (self.paragraphs.in_colour(line, colour) for line in lines)
-        for line in _remarks(fit):
-            yield from self.paragraphs.wrap(line)
 
     def _nodes(self, fit: Fit) -> Iterator[str]:
         by_node: dict[str, list[PlannedPod]] = {}

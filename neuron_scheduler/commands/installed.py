@@ -6,7 +6,8 @@ What the person may not read, or has another form, is left out: the answers need
 
 import datetime as dt
 import time
-from typing import Final, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
 
 import attrs
 import msgspec
@@ -51,10 +52,10 @@ class Installed:
 async def read_installed(client: Client) -> Installed:
     deployments = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments?labelSelector={OUR_LABEL}"
     found = await _get(client, deployments, _Deployments)
-    specs = [each.spec.template.spec for each in found.items] if found else []
+    specs = [each.spec["template"]["spec"] for each in found.items] if found else []
     config = await _config(client, specs[0]) if len(specs) == 1 else None  # of two it is not known which one decides
     profiles = {} if config is None else profiles_of(config)
-    words = [word for spec in specs for container in spec.containers for word in container.args or ()]
+    words = [word for spec in specs for container in spec["containers"] for word in container.get("args") or ()]
     claims = "--claims" in words or "--claims=true" in words or (config is not None and config.claims)
     if "--leader-elect=false" in words or not (config or Config()).leader_elect:
         return Installed(profiles, claims=claims)
@@ -78,9 +79,9 @@ def _not_held(spec: "_LeaseSpec") -> str:
     return f"was last renewed {age:.0f} s ago, by {spec.holder_identity}" if expired else ""
 
 
-async def _config(client: Client, spec: "_PodSpec") -> Config | None:
+async def _config(client: Client, spec: Mapping[str, Any]) -> Config | None:
     """Return the first configuration in the ConfigMaps that the pods mount."""
-    for name in [each.config_map.name for each in spec.volumes or () if each.config_map]:
+    for name in [each["configMap"]["name"] for each in spec.get("volumes") or () if "configMap" in each]:
         found = await _get(client, f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}", _ConfigMap)
         for text in (found.data or {}).values() if found else ():
             try:
@@ -113,29 +114,8 @@ class _ConfigMap(wire.Wire):
     data: dict[str, str] | None = None
 
 
-class _Volume(wire.Wire):
-    config_map: wire.Named | None = None
-
-
-class _Container(wire.Wire):
-    args: list[str] | None = None
-
-
-class _PodSpec(wire.Wire):
-    containers: list[_Container]
-    volumes: list[_Volume] | None = None
-
-
-class _Template(wire.Wire):
-    spec: _PodSpec
-
-
-class _DeploymentSpec(wire.Wire):
-    template: _Template
-
-
 class _Deployment(wire.Wire):
-    spec: _DeploymentSpec
+    spec: dict[str, Any]
 
 
 class _Deployments(wire.Wire):

@@ -318,11 +318,11 @@ class MapText:
         yield from self.paragraphs.wrap("; ".join([*parts, *(f"{mark} {_WORDS[mark]}" for mark in marks)]) + ".")
 
     def _render(self, line: Segments, width: int = 0) -> str:
-        text = "".join(self.paragraphs.in_colour(part, code) if code and part else part for part, code in line)
+        text = "".join(self.paragraphs.in_colour(part, code) if part else part for part, code in line)
         return text + " " * (width - length(line))
 
     def _heading(self, text: str) -> Iterator[str]:
-        return (self.paragraphs.bold(line) for line in self.paragraphs.wrap(text, rest=_GAP))
+        return self.paragraphs.wrap(text, rest=_GAP, code=BOLD)
 
 
 def _from_free_to_full(machine: MachinePicture) -> tuple[int, int, bool, str, str]:

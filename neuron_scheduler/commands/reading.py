@@ -19,6 +19,7 @@ from neuron_scheduler.commands.arguments import connection_arguments
 from neuron_scheduler.explain.answers import Explanation, Fit, Fleet, Waiting
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.settings.arguments import settings_of_file
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.settings.profiles import profiles_of
 from neuron_scheduler.telemetry.errors import ConfigurationError, NeuronSchedulerError, UnreachableError
@@ -110,7 +111,7 @@ def read(arguments: argparse.Namespace) -> Reading:
     if arguments.files:
         from neuron_scheduler.capture.files import from_files
 
-        profiles = _profiles(_config(arguments.config))
+        profiles = _profiles(_config(arguments))
         capture = from_files(arguments.files, profiles=tuple(profiles.values()))
         return Reading(capture=capture, namespace=arguments.namespace or DEFAULT_NAMESPACE, profiles=profiles)
     reading: Reading = run_async(_read, arguments)
@@ -128,7 +129,7 @@ async def _read(arguments: argparse.Namespace) -> Reading:
         raise ConfigurationError(
             "--certificate-authority and --insecure-skip-tls-verify are for --ask; a kubeconfig says whom to trust"
         )
-    given = _config(arguments.config)
+    given = _config(arguments)
     connection = await auth.load(**connection_arguments(arguments))
     namespace = arguments.namespace or connection.namespace or DEFAULT_NAMESPACE
 
@@ -170,20 +171,10 @@ def run_async(function: Callable[..., Any], *arguments: Any) -> Any:
     return result
 
 
+def _config(arguments: argparse.Namespace) -> Config:
+    return settings_of_file(arguments.config) if arguments.config else Config()
+
+
 def _profiles(config: Config) -> dict[str, Profile]:
     """Return its profiles; the default one if it has no queue."""
     return profiles_of(config) or profiles_of(Config())
-
-
-def _config(path: str) -> Config:
-    """Return the configuration in a file; the default one without a file."""
-    if not path:
-        return Config()
-    from neuron_scheduler.settings import config_file
-
-    file = config_file.read(path)
-    values: dict[str, Any] = dict(file.values)
-    try:
-        return Config(**values)
-    except ConfigurationError as error:
-        raise ConfigurationError(file.in_its_words(str(error), frozenset())) from None

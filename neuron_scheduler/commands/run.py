@@ -13,8 +13,7 @@ from typing import Final
 import anyio
 import attrs
 
-from neuron_scheduler.settings.arguments import KUBE_SCHEDULERS_OWN, add_settings, settings_from
-from neuron_scheduler.settings.config import Config
+from neuron_scheduler.settings.arguments import add_settings, settings_from
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.errors import ConfigurationError, LeaseLostError, StalledError
 from neuron_scheduler.telemetry.line_formats import sentence
@@ -33,18 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_settings(parser)
 
 
-def is_kube_schedulers_own(flag: str) -> bool:
-    """Return whether a flag is one of kube-scheduler's that has no effect here."""
-    return flag in KUBE_SCHEDULERS_OWN
-
-
 def run(arguments: argparse.Namespace) -> int:
     config = settings_from(arguments)
     logs.configure(verbosity=config.v, logging_format=config.logging_format)
-    return _run(config)
-
-
-def _run(config: Config) -> int:
     gc.disable()  # imports leave little garbage, and collecting it takes a sixth of their time
     from neuron_scheduler import app  # not needed for --help; the import takes 0.5 s
 

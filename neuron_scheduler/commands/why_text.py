@@ -102,7 +102,7 @@ class WhyText:
         }
         state, colour = states[verdict]
         title = f"{pod.namespace}/{pod.name} {state} ({', '.join(about)})"
-        yield from (self.paragraphs.in_colour(line, colour) for line in self.paragraphs.wrap(title))
+        yield from self.paragraphs.wrap(title, code=colour)
 
     def _groups(self, groups: Sequence[NodeGroup]) -> Iterator[str]:
         by_reason: dict[tuple[str, ...], list[NodeGroup]] = {}
@@ -123,7 +123,7 @@ class WhyText:
             line, colour = f"{count_text(count, 'node')}: would take the pod, but the space is kept for others", YELLOW
         else:
             line, colour = f"{count_text(count, 'node')}: {first.reason} [{first.plugin}]", RED
-        yield from self._colour(line, colour)
+        yield from self.paragraphs.indent(line, code=colour)
         shown = groups if self.wide else groups[:MOST_GROUPS]
         for group in shown:
             yield from self._group(group)
@@ -158,9 +158,6 @@ class WhyText:
             violated = "would be violated" if pod.violates else "allows it"
             about.append(f"disruption budget {few_names(pod.budgets)} {violated}")
         return f"{_pod(pod)} ({', '.join(about)})"
-
-    def _colour(self, text: str, code: str) -> Iterator[str]:
-        return (self.paragraphs.in_colour(line, code) for line in self.paragraphs.indent(text))
 
 
 def _pod(pod: LeavingPod) -> str:

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -13,6 +14,7 @@ from neuron_scheduler.telemetry.errors import ConfigurationError
 if TYPE_CHECKING:
     from neuron_scheduler.settings.config_file import ConfigFile
 
+NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 KUBE_SCHEDULERS_OWN: Final = frozenset(
     {
         "--authentication-kubeconfig",
@@ -79,13 +81,16 @@ def settings_from(arguments: argparse.Namespace) -> Config:
     if arguments.command == "extender":
         defaults = {"queue": False, "extender_bind_address": EXTENDER_ADDRESS}
     path = getattr(arguments, "config", "")
-    if not path:
-        return Config(**defaults | given)
+    return settings_of_file(path, defaults, given) if path else Config(**defaults | given)
+
+
+def settings_of_file(path: str, defaults: Mapping[str, Any] = NONE, given: Mapping[str, Any] = NONE) -> Config:
+    """Return the settings of a file: over these defaults, and below those that are given."""
     from neuron_scheduler.settings import config_file  # imports the plugins, whose names only a file needs
 
     file = config_file.read(path)
     try:
-        return Config(**defaults | _overridden(file, given))
+        return Config(**{**defaults, **_overridden(file, given)})
     except ConfigurationError as error:
         raise ConfigurationError(file.in_its_words(str(error), frozenset(given))) from None
 

@@ -13,11 +13,7 @@ from typing import Any, Final
 import attrs
 
 from neuron_scheduler.settings import contradictions
-from neuron_scheduler.settings.profile_config import (
-    VOLUME_BIND_TIMEOUT,
-    CapacityRequests,
-    ProfileConfig,
-)
+from neuron_scheduler.settings.profile_config import VOLUME_BIND_TIMEOUT, CapacityRequests, ProfileConfig
 from neuron_scheduler.settings.setting import (
     duration,
     ip_address,

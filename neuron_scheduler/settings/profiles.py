@@ -5,7 +5,6 @@ The profiles of a configuration, by scheduler name: the process schedules with t
 from neuron_scheduler.scheduling.cycle.profile import Profile, default_profile
 from neuron_scheduler.scheduling.plugins.registry import PREFERENCES
 from neuron_scheduler.settings.config import Config
-from neuron_scheduler.settings.profile_config import ProfileConfig
 
 
 def profiles_of(config: Config) -> dict[str, Profile]:
@@ -14,12 +13,8 @@ def profiles_of(config: Config) -> dict[str, Profile]:
     return {
         profile.scheduler_name: default_profile(
             profile.scheduler_name,
-            preferences=preference_names(profile),
+            preferences=PREFERENCES if profile.preferences is None else profile.preferences,
             allow_aligned_pairs=profile.allow_aligned_pairs,
         )
         for profile in config.profiles
     }
-
-
-def preference_names(profile: ProfileConfig) -> tuple[str, ...]:
-    return tuple(PREFERENCES if profile.preferences is None else profile.preferences)

@@ -57,9 +57,9 @@ class Paragraphs:
     width: int = NOT_ON_A_TERMINAL
     colour: bool = False
 
-    def wrap(self, text: str, *, first: str = "", rest: str = "") -> Iterator[str]:
+    def wrap(self, text: str, *, first: str = "", rest: str = "", code: str = "") -> Iterator[str]:
         """Yield the lines of a text, indented by `first` and then by `rest`; control characters are shown."""
-        yield from textwrap.wrap(
+        lines = textwrap.wrap(
             printable(text),
             max(NARROWEST, min(self.width, WIDEST)),
             initial_indent=first,
@@ -67,13 +67,14 @@ class Paragraphs:
             break_long_words=False,
             break_on_hyphens=False,
         )
+        yield from (self.in_colour(line, code) for line in lines)
 
-    def indent(self, text: str, depth: int = 1) -> Iterator[str]:
-        return self.wrap(text, first=INDENT * depth, rest=INDENT * depth)
+    def indent(self, text: str, depth: int = 1, *, code: str = "") -> Iterator[str]:
+        return self.wrap(text, first=INDENT * depth, rest=INDENT * depth, code=code)
 
     def section(self, title: str) -> Iterator[str]:
         yield ""
-        yield from (self.bold(line) for line in self.wrap(title))
+        yield from self.wrap(title, code=BOLD)
 
     def notes(self, sentences: Sequence[str]) -> Iterator[str]:
         if sentences:
@@ -81,13 +82,9 @@ class Paragraphs:
         for sentence in sentences:
             yield from self.wrap(f"Note: {sentence}", rest=INDENT)
 
-    def bold(self, text: str) -> str:
-        """Return a text that stands out; it must be printable."""
-        return self.in_colour(text, BOLD)
-
     def in_colour(self, text: str, code: str) -> str:
-        """Return a text in a colour, as it is where there is none; it must be printable."""
-        return f"\033[{code}m{text}\033[0m" if self.colour else text
+        """Return a printable text in a colour; as it is where there is none, or without a code."""
+        return f"\033[{code}m{text}\033[0m" if self.colour and code else text
 
 
 def terminal() -> Paragraphs:

@@ -1,10 +1,11 @@
 """`neuron-scheduler check`: the flags, and the way from them to a report on stdout and an exit code."""
 
 import argparse
+import json
 
 from neuron_scheduler.commands.arguments import add_connection, add_output, connection_arguments
 from neuron_scheduler.commands.check.reader import SnapshotReader
-from neuron_scheduler.commands.check.report import EXIT_CODES, Report, TextReport, encode, report_on
+from neuron_scheduler.commands.check.report import EXIT_CODES, Report, TextReport, content, report_on
 from neuron_scheduler.commands.reading import in_time, one_question, run_async
 from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
@@ -35,7 +36,9 @@ def run(arguments: argparse.Namespace) -> int:
             report: Report = run_async(_report, arguments)
         except UnreachableError as error:
             raise ConfigurationError(f"nothing could be checked: {error}") from error
-        write_out(_report_text(report, arguments.output))
+        in_json = arguments.output == "json"
+        lines = [json.dumps(content(report), indent=2)] if in_json else TextReport(terminal()).lines(report)
+        write_out("".join(f"{line}\n" for line in lines))
     return report.exit_code
 
 
@@ -44,10 +47,3 @@ async def _report(arguments: argparse.Namespace) -> Report:
     async with Client(connection=connection) as client:
         reader = SnapshotReader(client=client, names=tuple(arguments.scheduler_name))
         return report_on(await in_time(arguments, connection.server, reader.read))
-
-
-def _report_text(report: Report, form: str) -> str:
-    if form == "json":
-        return encode(report) + "\n"
-    screen = terminal()
-    return "\n".join(TextReport(screen.width, screen.colour).lines(report)) + "\n"

@@ -13,7 +13,6 @@ The JSON is for scripts. `schemaVersion` grows when a field changes its meaning 
 `kubernetesVersion` is null if it could not be read; `devices` and `cores` are those of one node.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -34,7 +33,7 @@ from neuron_scheduler.commands.check.subjects.nodes import machines
 from neuron_scheduler.commands.check.subjects.snapshot import Snapshot, Unread
 from neuron_scheduler.model.wording import count_text, list_of
 from neuron_scheduler.telemetry.line_formats import printable
-from neuron_scheduler.telemetry.terminal import Paragraphs
+from neuron_scheduler.telemetry.terminal import BOLD, Paragraphs
 
 FINE, NEEDS_HANDS, NOT_CHECKED = 0, 1, 2
 EXIT_CODES: Final = (
@@ -112,10 +111,6 @@ def report_on(snapshot: Snapshot) -> Report:
     return Report(snapshot, tuple((subject, findings) for subject, findings in sections if findings))
 
 
-def encode(report: Report) -> str:
-    return json.dumps(content(report), indent=2)
-
-
 def content(report: Report) -> dict[str, Any]:
     snapshot = report.snapshot
     nodes = () if isinstance(snapshot.nodes, Unread) else snapshot.nodes
@@ -150,37 +145,36 @@ class TextReport:
     """
     Prints reports for a person: sections, one line for each finding, and below it what to do.
 
-    Text is wrapped to `width` characters, a command never, so that it can be copied.
+    Text is wrapped, a command never, so that it can be copied.
     """
 
-    width: int = 100
-    colour: bool = False
+    paragraphs: Paragraphs
 
     def lines(self, report: Report) -> Iterator[str]:
         snapshot = report.snapshot
-        yield from self._paragraphs.wrap(
-            f"Checking {snapshot.server} ({snapshot.source}), namespace {snapshot.namespace}", first="", rest="  "
+        yield from self.paragraphs.wrap(
+            f"Checking {snapshot.server} ({snapshot.source}), namespace {snapshot.namespace}", rest="  "
         )
         for subject, findings in report.sections:
             yield ""
-            yield self._paragraphs.bold(subject.title)
+            yield from self.paragraphs.wrap(subject.title, code=BOLD)
             for finding in findings:
                 yield from self._finding(finding)
         yield ""
-        yield from self._paragraphs.wrap(summary(report), first="", rest="")
+        yield from self.paragraphs.wrap(summary(report))
 
     def _finding(self, finding: Finding) -> Iterator[str]:
         label = _LABELS[finding.severity]
-        narrow = self.width < _NARROW
+        narrow = self.paragraphs.width < _NARROW
         below = " " * (4 if narrow else _MARGIN + _LABEL)
         first = " " * _MARGIN + label.ljust(len(label) + 2 if narrow else _LABEL)
-        lines = list(self._paragraphs.wrap(finding.message, first=first, rest=below))
-        yield lines[0].replace(label, self._paragraphs.in_colour(label, _COLOURS[finding.severity]), 1)
+        lines = list(self.paragraphs.wrap(finding.message, first=first, rest=below))
+        yield lines[0].replace(label, self.paragraphs.in_colour(label, _COLOURS[finding.severity]), 1)
         yield from lines[1:]
         if finding.severity is not Severity.UNCHECKED:
             yield from self._objects(finding, below)
         if finding.advice:
-            yield from self._paragraphs.wrap(f"{finding.advice}.", first=below, rest=below)
+            yield from self.paragraphs.wrap(f"{finding.advice}.", first=below, rest=below)
         if finding.command:
             yield f"{below}$ {printable(finding.command)}"
 
@@ -190,13 +184,9 @@ class TextReport:
         rest = f"{more} more (-o json lists all)"
         if any(" " in name for name in named):
             for name in (*named, *([rest] if more > 0 else [])):
-                yield from self._paragraphs.wrap(name, first=f"{below}- ", rest=f"{below}  ")
+                yield from self.paragraphs.wrap(name, first=f"{below}- ", rest=f"{below}  ")
         elif named and not all(name in finding.message for name in named):
-            yield from self._paragraphs.wrap(list_of([*named, rest] if more > 0 else named), first=below, rest=below)
-
-    @property
-    def _paragraphs(self) -> Paragraphs:
-        return Paragraphs(self.width, self.colour)
+            yield from self.paragraphs.wrap(list_of([*named, rest] if more > 0 else named), first=below, rest=below)
 
 
 def summary(report: Report) -> str:

@@ -9,6 +9,7 @@ from neuron_scheduler import __version__
 from neuron_scheduler.commands.check.report import SUBJECTS, Report, TextReport, content, report_on, summary
 from neuron_scheduler.commands.check.subjects.finding import Finding, Severity, warning
 from neuron_scheduler.commands.check.subjects.snapshot import Snapshot, Unread
+from neuron_scheduler.telemetry.terminal import Paragraphs
 from tests.support.snapshots import BEFORE, HEALTHY
 
 
@@ -19,7 +20,7 @@ def report(*findings: Finding, snapshot: Snapshot = HEALTHY) -> Report:
 
 def lines(*findings: Finding, width: int = 80, colour: bool = False) -> list[str]:
     """Return the lines between the title of the subject and the summary."""
-    printed = list(TextReport(width, colour).lines(report(*findings)))
+    printed = list(TextReport(Paragraphs(width, colour)).lines(report(*findings)))
     title = next(number for number, line in enumerate(printed) if SUBJECTS[2].title in line)
     return printed[title + 1 : -2]
 
