@@ -16,12 +16,7 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, from_slots, membership, slots_of
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
-from neuron_scheduler.explain.answers import (
-    Explanation,
-    NodeGroup,
-    PodSummary,
-    Verdict,
-)
+from neuron_scheduler.explain.answers import Explanation, NodeGroup, PodSummary, Verdict
 from neuron_scheduler.explain.arithmetic import free_on, sentence_of, states_of_claims, unprovisioned_text
 from neuron_scheduler.explain.changes.group import group_changes, prepare_new_nodes
 from neuron_scheduler.explain.changes.search import changes

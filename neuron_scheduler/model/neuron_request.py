@@ -13,13 +13,7 @@ from functools import lru_cache
 import attrs
 
 from neuron_scheduler.model.devices import WantedDevices
-from neuron_scheduler.model.resources import (
-    NEURON_CORE,
-    NEURON_DEVICE,
-    NEURON_DEVICE_ALIAS,
-    NEURON_NAMES,
-    Container,
-)
+from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_DEVICE_ALIAS, NEURON_NAMES, Container
 
 
 class Unit(enum.StrEnum):

@@ -120,16 +120,15 @@ def group_changes(
     if end is not None:
         return (end,), ()
     of_members = yield from changes_of_members(group)
-    fewer = yield from _fewer_members(cluster, gang, profile, refused)
-    nodes = yield from _new_nodes(cluster, gang, profile, refused)
+    fewer = yield from _fewer_members(group, refused.fitting)
+    nodes = yield from _new_nodes(group)
     found = (*of_members, *(change for change in (fewer, nodes) if change is not None))
     return found, () if found or gang.still_to_come else (NONE_FOR_GROUP,)
 
 
-def _fewer_members(
-    cluster: Cluster, gang: Gang, profile: Profile, refused: GroupRefusal
-) -> Generator[None, None, SuggestedChange | None]:
-    placed, missing, fitting = len(gang.placed), gang.missing_count, refused.fitting
+def _fewer_members(group: RefusedGroup, fitting: int) -> Generator[None, None, SuggestedChange | None]:
+    gang = group.gang
+    placed, missing = len(gang.placed), gang.missing_count
     largest = [pod for pod in gang.waiting if neuron_total_of(pod) == neuron_total_of(gang.waiting[0])]
     left_out = {pod.uid for pod in largest[len(largest) - (len(gang.waiting) - fitting) :]}
     if not 0 < fitting < missing or len(gang.waiting) - fitting >= len(largest):
@@ -139,7 +138,7 @@ def _fewer_members(
         group=attrs.evolve(gang.group, least=placed + fitting, expected=placed + fitting),
         waiting=tuple(pod for pod in gang.waiting if pod.uid not in left_out),
     )
-    plan = yield from plan_group(cluster.fork(), smaller, profile, IndexWarmup())
+    plan = yield from plan_group(group.cluster.fork(), smaller, group.profile, IndexWarmup())
     if not isinstance(plan, GroupPlan):
         return None
     members, label = count_text(placed + fitting, "member"), ""
@@ -149,45 +148,42 @@ def _fewer_members(
     return SuggestedChange(ChangeKind.MEMBERS, sentence, detail=f"members={placed + fitting}")
 
 
-def _new_nodes(
-    cluster: Cluster, gang: Gang, profile: Profile, refused: GroupRefusal
-) -> Generator[None, None, SuggestedChange | None]:
-    member = without_pod_terms(gang.waiting[0])
+def _new_nodes(group: RefusedGroup) -> Generator[None, None, SuggestedChange | None]:
+    cluster, profile, member = group.cluster, group.profile, without_pod_terms(group.gang.waiting[0])
     if member.neuron is None:
         return None
     yield from IndexWarmup().prepare(cluster, member, profile)
-    for fresh in (yield from fitting_new_nodes(cluster, member, profile, gang.group.topology))[:MOST_TYPES]:
-        fewest = yield from _fewest(cluster, gang, profile, fresh)
+    for fresh in (yield from fitting_new_nodes(cluster, member, profile, group.gang.group.topology))[:MOST_TYPES]:
+        fewest = yield from _fewest(group, fresh)
         if fewest:
-            return _sentence(gang, fresh, fewest, seen=not refused.reason.new_node_cannot_help)
+            return _sentence(group.gang, fresh, fewest, seen=not group.error.new_node_cannot_help)
     return None
 
 
-def _fewest(cluster: Cluster, gang: Gang, profile: Profile, fresh: FreshNode) -> Generator[None, None, int]:
+def _fewest(group: RefusedGroup, fresh: FreshNode) -> Generator[None, None, int]:
     """Return with how many new nodes the group fits: a whole UltraServer, or at most one a member; 0 if it does not."""
+    gang = group.gang
     whole = ULTRASERVER_SIZES.get(gang.group.topology, 0)
     low, high = (whole - 1, whole) if whole else (0, gang.missing_count + gang.still_to_come)
-    if not (yield from _fits_with(cluster, gang, profile, fresh, high)):
+    if not (yield from _fits_with(group, fresh, high)):
         return 0
     while high - low > 1:
         middle = (low + high) // 2
-        if (yield from _fits_with(cluster, gang, profile, fresh, middle)):
+        if (yield from _fits_with(group, fresh, middle)):
             high = middle
         else:
             low = middle
     return high
 
 
-def _fits_with(
-    cluster: Cluster, gang: Gang, profile: Profile, fresh: FreshNode, number: int
-) -> Generator[None, None, bool]:
-    fork, topology = cluster.fork(), gang.group.topology
+def _fits_with(group: RefusedGroup, fresh: FreshNode, number: int) -> Generator[None, None, bool]:
+    fork, topology = group.cluster.fork(), group.gang.group.topology
     if topology:
         fresh = attrs.evolve(fresh, node=attrs.evolve(fresh.node, labels={**fresh.node.labels, topology: _NEW}))
     for each in range(1, number + 1):
         join(fork, fresh, each)
         yield
-    return isinstance((yield from plan_group(fork, gang, profile, IndexWarmup())), GroupPlan)
+    return isinstance((yield from plan_group(fork, group.gang, group.profile, IndexWarmup())), GroupPlan)
 
 
 def _sentence(gang: Gang, fresh: FreshNode, number: int, *, seen: bool) -> SuggestedChange:

@@ -21,7 +21,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.explain.answers import ChangeKind, SuggestedChange
 from neuron_scheduler.explain.changes import pod_spec
 from neuron_scheduler.explain.changes.departure import MOST_GONE, Leavers, departure, find_leavers
-from neuron_scheduler.explain.changes.refused_pod import RefusedPod, SearchStep, taint_text, with_template
+from neuron_scheduler.explain.changes.refused_pod import RefusedPod, SearchStep, with_template
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import few
@@ -67,13 +67,19 @@ class RefusedGroup:
 
 def end_of_evicted(group: RefusedGroup) -> Generator[None, None, SuggestedChange | None]:
     """Return the end of the pods that are evicted for the group already, if it then fits."""
-    without, gone = group.cluster.fork(), list[Leavers]()
+    gone = list[Leavers]()
     nominated = (member.nominated_node_name for member in group.gang.waiting)
     for row in filter(None, map(group.cluster.node, dict.fromkeys(nominated))):
         ending = [pod_info.pod for pod_info in row.pod_infos.values() if pod_info.pod.terminating]
-        for pod in ending:
-            without.remove_pod(pod.uid)
         gone += [(row, ending)] if ending else []
+    return (yield from _end_of(group, gone))
+
+
+def _end_of(group: RefusedGroup, gone: Sequence[Leavers]) -> Generator[None, None, SuggestedChange | None]:
+    """Return the end of some pods, if the group then fits."""
+    without = group.cluster.fork()
+    for pod in (pod for _, pods in gone for pod in pods):
+        without.remove_pod(pod.uid)
     plan = (yield from plan_group(without, group.gang, group.profile, IndexWarmup())) if gone else None
     if not isinstance(plan, GroupPlan):
         return None
@@ -91,7 +97,7 @@ def changes_of_members(group: RefusedGroup) -> Generator[None, None, list[Sugges
 
 
 def _departure(group: RefusedGroup) -> Generator[None, None, SuggestedChange | None]:
-    gone, trial, without = list[Leavers](), group.cluster.fork(), group.cluster.fork()
+    gone, trial = list[Leavers](), group.cluster.fork()
     placer = Placer(trial)
     for member in group.gang.waiting[: group.gang.missing_count]:
         alone = without_pod_terms(member)
@@ -103,13 +109,9 @@ def _departure(group: RefusedGroup) -> Generator[None, None, SuggestedChange | N
         gone.append(found)
         for pod in found[1]:
             trial.remove_pod(pod.uid)
-            without.remove_pod(pod.uid)
         if not placer.place_on(alone, group.profile, found[0].node.name):
             return None
-    plan = yield from plan_group(without, group.gang, group.profile, IndexWarmup())
-    if not gone or not isinstance(plan, GroupPlan):
-        return None
-    return departure(group.refused_member(group.cluster, group.gang.waiting[0]), gone, ("the group", "fits"))
+    return (yield from _end_of(group, gone))
 
 
 def _without_notes(search: Generator[SearchStep, None, T]) -> Generator[None, None, T]:
@@ -127,12 +129,7 @@ def _toleration(group: RefusedGroup) -> Generator[None, None, SuggestedChange | 
     sets = yield from pod_spec.tolerable_taints(group.refused_member(group.cluster, member))
     for taints in sets[:MOST_TRIED]:
         if (yield from group.plan_with(partial(pod_spec.with_tolerations, taints=taints))):
-            texts = [*map(taint_text, taints)]
-            sentence = (
-                f"Tolerate the taint{'s' if len(taints) > 1 else ''} {few(texts)} in all members: the group then fits."
-                f" {pod_spec.spec_text(taints)}"
-            )
-            return SuggestedChange(ChangeKind.TOLERATION, with_template(sentence, member), detail=", ".join(texts))
+            return pod_spec.toleration(member, taints, " in all members: the group then fits")
     return None
 
 

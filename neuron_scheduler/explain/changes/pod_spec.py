@@ -24,7 +24,7 @@ PAIRS: the pod's profile allows aligned pairs of devices.
 """
 
 import json
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Collection, Generator, Iterator, Sequence
 from functools import reduce
 from operator import or_
 from typing import Final, cast
@@ -164,7 +164,8 @@ def find_toleration(refused: RefusedPod) -> Iterator[SearchStep]:
     fit = yield from tolerable_taints(refused)
     found = yield from refused.first_fitting((taints, with_tolerations(refused.pod, taints)) for taints in fit)
     if found is not None:
-        yield _toleration(refused.pod, *found)
+        taints, node_name = found
+        yield toleration(refused.pod, taints, f": the pod then goes to {node_name}", node_name)
 
 
 def tolerable_taints(refused: RefusedPod) -> Generator[None, None, list[tuple[Taint, ...]]]:
@@ -181,11 +182,12 @@ def tolerable_taints(refused: RefusedPod) -> Generator[None, None, list[tuple[Ta
     return sorted((each for each in sets if each and not any(map(tells_state, each))), key=lambda s: (len(s), str(s)))
 
 
-def _toleration(pod: Pod, taints: tuple[Taint, ...], node_name: str) -> SuggestedChange:
-    texts = [*map(taint_text, taints)]
+def toleration(pod: Pod, taints: Sequence[Taint], then: str, node_name: str = "") -> SuggestedChange:
+    """Return that taints are tolerated, as a change; `then` ends its first sentence."""
+    texts, fields = [*map(taint_text, taints)], [*map(_toleration_fields, taints)]
     sentence = (
-        f"Tolerate the taint{'s' if len(taints) > 1 else ''} {few(texts)}: the pod then goes to {node_name}."
-        f" {spec_text(taints)}"
+        f"Tolerate the taint{'s' if len(taints) > 1 else ''} {few(texts)}{then}."
+        f" In its spec: tolerations: {json.dumps(fields)}."
     )
     return SuggestedChange(
         ChangeKind.TOLERATION,
@@ -193,11 +195,6 @@ def _toleration(pod: Pod, taints: tuple[Taint, ...], node_name: str) -> Suggeste
         node_name=node_name,
         detail=", ".join(texts),
     )
-
-
-def spec_text(taints: Collection[Taint]) -> str:
-    """Return what to write to tolerate some taints."""
-    return f"In its spec: tolerations: {json.dumps([*map(_toleration_fields, taints)])}."
 
 
 def _toleration_fields(taint: Taint) -> dict[str, str]:

@@ -13,14 +13,7 @@ from weakref import WeakValueDictionary
 
 import attrs
 
-from neuron_scheduler.model.devices import (
-    NEURON_DRIVER,
-    NEVER,
-    AttributeValue,
-    Device,
-    DeviceKey,
-    WantedDevices,
-)
+from neuron_scheduler.model.devices import NEURON_DRIVER, NEVER, AttributeValue, Device, DeviceKey, WantedDevices
 from neuron_scheduler.model.memo import memoise
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.selectors import Toleration, tolerates_all
