@@ -210,10 +210,8 @@ class MachineRequests:
             elif self.clock() - request.since >= bound:
                 came = f"node {request.node_name} has joined" if request.node_name else "no node has joined"
                 self._give_up(request, f"it has not served its pods within {span(bound)}: {came} for it", first=bound)
-        view, types = (
-            self.cluster.view,
-            {request.need.instance_type for request in self._present() if request.is_wanted},
-        )
+        view = self.cluster.view
+        types = {request.need.instance_type for request in self._present() if request.is_wanted}
         for slot in slots_of(view.label_postings(INSTANCE_TYPE_LABEL).any_of(types)):
             self._look_at(view.row(slot))
 

@@ -31,10 +31,9 @@ def from_files(paths: Sequence[str], *, profiles: Sequence[Profile] = ()) -> Cap
     """Return the cluster that the files describe; `-` is standard input."""
     newest = max((os.stat(path).st_mtime for path in paths if os.path.isfile(path)), default=0.0)  # noqa: PTH113, PTH116 - no object is needed
     collection = Collection(source=", ".join(paths), taken=newest, profiles=profiles)
-    kinds = {(resource.group, resource.kind): resource for resource in collection.resources}
-    readers = {resource: collection.reader_of(resource) for resource in collection.resources}
+    kinds = {(each.group, each.kind): (each, collection.reader_of(each)) for each in collection.resources}
     for path in paths:
-        _read(path, collection, kinds, readers)
+        _read(path, collection, kinds)
     _check(collection)
     capture = collection.capture()
     return attrs.evolve(capture, notes=(*capture.notes, *_notes_on(capture)))
@@ -70,17 +69,13 @@ def _notes_on(capture: Capture) -> Iterator[str]:
         )
 
 
-def _read(
-    path: str,
-    collection: Collection,
-    kinds: dict[Kind, Resource[Any]],
-    readers: dict[Resource[Any], Resource[Any]],
-) -> None:
+def _read(path: str, collection: Collection, kinds: dict[Kind, tuple[Resource[Any], Resource[Any]]]) -> None:
+    """Add the objects of a file to the collection; each kind has the resource that it is, and by which it is read."""
     known = 0
     for kind, item in objects(path, content(path)):
-        resource = kinds.get(kind)
-        if resource is not None:
-            collection.add(resource, _decode(readers[resource], item))
+        if kind in kinds:
+            resource, reader = kinds[kind]
+            collection.add(resource, _decode(reader, item))
             known += 1
     if not known:
         raise ConfigurationError(f"{path} has no object that the scheduler reads; write it with `{COMMAND}`")

@@ -129,6 +129,7 @@ class Bind:
         may_bind: False once the Lease may be lost.
         own_names: the scheduler names of the pods in our own queue.
         on_answer: called with `bound` or `failed` for each call that is answered.
+        calls: those without an outcome, by the pod's uid.
     """
 
     cluster: Cluster
@@ -144,7 +145,7 @@ class Bind:
     errors: UnexpectedErrors
     longest_call: float = LONGEST_CALL
     longest_unseen: float = LONGEST_UNSEEN
-    _calls: dict[str, BindCall] = attrs.field(factory=dict, init=False)  # those without an outcome, by the pod's uid
+    calls: dict[str, BindCall] = attrs.field(factory=dict, init=False)
     _warmup: IndexWarmup = attrs.field(factory=IndexWarmup, init=False)
     _lines: TokenBucket = attrs.field(init=False)
 
@@ -156,13 +157,9 @@ class Bind:
         """Whether this replica may decide and bind now; otherwise the leader is to be asked."""
         return self.cycle.open and self.may_bind()
 
-    @property
-    def under_way(self) -> int:
-        return len(self._calls)
-
     def is_abandoned(self, uid: str) -> bool:
         """Return whether kube-scheduler has forgotten a Binding without an outcome: no call waits for it."""
-        call = self._calls.get(uid)
+        call = self.calls.get(uid)
         return call is not None and not call.callers
 
     async def bind(self, args: ExtenderBindingArgs) -> str:
@@ -190,7 +187,7 @@ class Bind:
     async def _bind(self, args: ExtenderBindingArgs) -> None:
         started = anyio.current_time()
         await run_in_turns(self._warmup.prepare(self.cluster, await self._wait_for_pod(args), self.profile), self.clock)
-        call = self._calls.get(args.pod_uid)  # nothing awaits from here to the assumption
+        call = self.calls.get(args.pod_uid)  # nothing awaits from here to the assumption
         if call is None:
             pod = self._watched_pod(args)
             if pod is None:
@@ -268,12 +265,12 @@ class Bind:
         except Exception:
             self.cluster.forget(pod.uid)
             raise
-        self._calls[pod.uid] = call
+        self.calls[pod.uid] = call
         self.cycle.push(Commitment(call, without_other_resources(pod), annotations, decision, started))
         return call
 
     def forget(self, uid: str) -> None:
-        self._calls.pop(uid, None)
+        self.calls.pop(uid, None)
 
     async def _wait_for(self, call: BindCall, started: float) -> None:
         """Wait for the outcome; the last caller withdraws a Binding still held at the fence."""

@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 import attrs
 
 from neuron_scheduler.extender.bind import LONGEST_CALL
-from neuron_scheduler.extender.protocol import FORWARDED
+from neuron_scheduler.extender.protocol import FORWARDED, VerbAnswer, sentence
 from neuron_scheduler.kube.http.client import JSON
 from neuron_scheduler.kube.http.http1 import KeptConnections
 from neuron_scheduler.kube.http.pools import Pool, open_socket
@@ -66,11 +66,11 @@ class Forward:
     def _authority(self) -> str:
         return self.client_ca_file or self.cert_file
 
-    async def send(self, verb: str, body: bytes) -> tuple[int, bytes]:
+    async def send(self, verb: str, body: bytes) -> VerbAnswer:
         """Return the leader's status and answer; 503 and a sentence if no answer came."""
         url = self.leader_url()
         if not url:
-            return _refusal(_NO_LEADER)
+            return sentence(503, _NO_LEADER)
         try:
             server = urlsplit(url)
             answer = await self._to(url, server).exchange(
@@ -81,8 +81,8 @@ class Forward:
                 timeout=self.timeout,
             )
         except Exception as error:  # noqa: BLE001 - a hostile answer can raise anything; it is one request's error
-            return _refusal(f"the leader's extender at {url[:100]!a} gives no answer: {self._reason(error)}")
-        return answer.status, answer.body
+            return sentence(503, f"the leader's extender at {url[:100]!a} gives no answer: {self._reason(error)}")
+        return VerbAnswer(answer.status, answer.body)
 
     def close(self) -> None:
         if self._connections is not None:
@@ -133,7 +133,3 @@ def own_url(host: str, port: int, *, pod_ip: str, tls: bool) -> str:
         log.warning("Other replicas cannot pass requests on to this one", hint=_UNREACHABLE)
         return ""
     return f"{'https' if tls else 'http'}://{f'[{reached}]' if ':' in reached else reached}:{port}"
-
-
-def _refusal(text: str) -> tuple[int, bytes]:
-    return 503, f"{text}\n".encode()

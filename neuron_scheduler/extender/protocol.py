@@ -5,7 +5,7 @@ Source: `k8s.io/kube-scheduler/extender/v1/types.go`. The names on the wire are 
 Nodes come as names: without `nodeCacheCapable: true` kube-scheduler would send tens of megabytes.
 """
 
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -105,6 +105,17 @@ class ExtenderPreemptionResult(Message):
     """The answer to `preempt`."""
 
     node_name_to_meta_victims: dict[str, MetaVictims] | None = None
+
+
+class VerbAnswer(NamedTuple):
+    """What is answered: JSON with status 200, with any other a sentence."""
+
+    status: int
+    body: bytes
+
+
+def sentence(status: int, text: str) -> VerbAnswer:
+    return VerbAnswer(status, f"{text}\n".encode())
 
 
 def encode(message: Message | list[HostPriority]) -> bytes:

@@ -13,8 +13,9 @@ from typing import Final
 import attrs
 from aiohttp import web
 
-from neuron_scheduler.extender.protocol import FORWARDED, NAMES_ONLY
-from neuron_scheduler.extender.verbs import VERBS, VerbAnswer, Verbs, sentence
+from neuron_scheduler.extender.protocol import FORWARDED, NAMES_ONLY, VerbAnswer, sentence
+from neuron_scheduler.extender.verbs import VERBS, Verbs
+from neuron_scheduler.kube.http.client import JSON
 from neuron_scheduler.kube.http.pacing import TokenBucket
 from neuron_scheduler.serving.certificate import Certificate
 from neuron_scheduler.serving.connections import SERVER, Connections, Limits, Reactions
@@ -34,7 +35,6 @@ LINES_AT_ONCE: Final = 10
 LINES_PER_SECOND: Final = 0.1
 
 _NO_VERB: Final = "none"
-_JSON: Final = "application/json"
 _LONGEST: Final = 300  # characters of a sentence in the log
 
 log = logs.logger(__name__)
@@ -104,7 +104,7 @@ class ExtenderServer:
     async def _send(self, request: web.BaseRequest, verb: str, answer: VerbAnswer) -> web.StreamResponse:
         if answer.status != 200:
             self._log(verb, answer, request)
-        content_type = _JSON if answer.status == 200 else PLAIN_TEXT
+        content_type = JSON if answer.status == 200 else PLAIN_TEXT
         headers = {"Content-Type": content_type, **SERVER}
         response = web.Response(status=answer.status, body=answer.body, headers=headers)
         if self.is_stopping():

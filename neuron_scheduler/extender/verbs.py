@@ -28,9 +28,11 @@ from neuron_scheduler.extender.protocol import (
     ExtenderPreemptionArgs,
     HostPriority,
     MalformedRequestError,
+    VerbAnswer,
     decode,
     encode,
     requested_pod,
+    sentence,
 )
 from neuron_scheduler.kube.http.pacing import TokenBucket
 from neuron_scheduler.kube.objects.base import Malformed
@@ -66,18 +68,6 @@ class Role(Enum):
     FOLLOWS = "this replica does not hold the Lease"
     TAKES_OVER = "this replica has just taken the Lease and lists the pods"
     STOPS = "this replica is stopping"
-
-
-@attrs.frozen
-class VerbAnswer:
-    """What is answered: JSON with status 200, with any other a sentence."""
-
-    status: int
-    body: bytes
-
-
-def sentence(status: int, text: str) -> VerbAnswer:
-    return VerbAnswer(status, f"{text}\n".encode())
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -127,7 +117,7 @@ class Verbs:
     async def _answer_as_leader(self, verb: str, body: bytes, *, forwarded: bool) -> VerbAnswer:
         role = self.role()
         if role is Role.FOLLOWS and not forwarded and self.forward is not None:
-            return VerbAnswer(*await self.forward.send(verb, body))
+            return await self.forward.send(verb, body)
         if role is not Role.LEADS:
             return sentence(503, role.value)
         if verb == BIND:

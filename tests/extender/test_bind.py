@@ -30,7 +30,7 @@ async def test_a_pod_gets_a_legal_block_with_its_binding() -> None:
         assert int(road.sent[0][NEURON_ALLOC_TIME]) > 0
         assert road.allocated_ids == {"p": (0, 1, 2, 3)}
         assert road.cluster.is_assumed("uid-p")
-        assert road.verb.under_way == 0
+        assert len(road.verb.calls) == 0
         road.confirm("p")
         assert not road.cluster.is_assumed("uid-p")
         assert road.held() == 8
@@ -116,7 +116,7 @@ async def test_a_pod_that_we_do_not_bind(case: str) -> None:
         answer = await road.verb.bind(call("p"))
         assert expected in answer
         assert road.tried == []
-        assert road.verb.under_way == 0
+        assert len(road.verb.calls) == 0
 
 
 async def test_a_pod_that_the_watch_has_not_shown_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +236,7 @@ async def test_an_api_server_that_hangs_is_not_flooded() -> None:
             road.foreign(f"slow{number}")
             tasks.start_soon(Answer().of, road, f"slow{number}")
             await turns()
-        assert road.verb.under_way == 10
+        assert len(road.verb.calls) == 10
         road.foreign("p")
         assert "too many Bindings wait for the API server" in await road.verb.bind(call("p"))
         tasks.cancel_scope.cancel()
@@ -250,7 +250,7 @@ async def test_an_exception_is_one_calls_error(part: str) -> None:
         road.foreign("p", devices=4)
         answer = await road.verb.bind(call("p"))
         assert road.surprises.total() == 1
-        assert road.verb.under_way == 0
+        assert len(road.verb.calls) == 0
         if part == "allocated":
             assert answer == ""
             assert road.held() == 8

@@ -58,7 +58,7 @@ async def test_a_call_does_not_wait_at_the_fence_for_ever() -> None:
         road.foreign("p", devices=4)
         road.verb.longest_call = 0.01
         assert "have not started yet; try again later" in await road.verb.bind(call("p"))
-        assert (road.held(), road.verb.under_way, road.scheduler.binding_cycle.fence.waiting_count) == (8, 0, 0)
+        assert (road.held(), len(road.verb.calls), road.scheduler.binding_cycle.fence.waiting_count) == (8, 0, 0)
         road.change("first", admitted=True)
         assert await road.verb.bind(call("p")) == ""
 
@@ -69,11 +69,11 @@ async def test_a_binding_without_an_outcome_is_not_waited_for_for_ever() -> None
         road.foreign("p", devices=4)
         road.verb.longest_call = 0.01
         assert "has no outcome yet; it is sent again until it has" in await road.verb.bind(call("p"))
-        assert (road.held(), road.verb.under_way) == (8, 1)
+        assert (road.held(), len(road.verb.calls)) == (8, 1)
         road.verb.longest_call = 60.0
         road.outcomes["p"] = Bound()
         assert await road.verb.bind(call("p")) == ""
-        assert road.verb.under_way == 0
+        assert len(road.verb.calls) == 0
 
 
 async def test_a_client_that_hangs_up_at_the_fence_takes_its_binding_along() -> None:
@@ -81,7 +81,7 @@ async def test_a_client_that_hangs_up_at_the_fence_takes_its_binding_along() -> 
     async with serving() as road:
         async with waiting(road) as answer:
             answer.scope.cancel()
-        assert (road.held(), road.verb.under_way, road.scheduler.binding_cycle.fence.waiting_count) == (8, 0, 0)
+        assert (road.held(), len(road.verb.calls), road.scheduler.binding_cycle.fence.waiting_count) == (8, 0, 0)
         road.change("first", admitted=True)
         await turns()
         assert road.tried == ["first"]
@@ -114,10 +114,10 @@ async def test_a_client_that_hangs_up_after_the_binding_was_sent_loses_nothing()
             await until(lambda: road.count("p") > 1)
             assert not road.verb.is_abandoned("uid-p")
             answer.scope.cancel()
-        assert (road.held(), road.verb.under_way) == (8, 1)
+        assert (road.held(), len(road.verb.calls)) == (8, 1)
         assert road.verb.is_abandoned("uid-p")
         road.outcomes["p"] = Refused(403, "no")
-        await until(lambda: road.verb.under_way == 0)
+        await until(lambda: len(road.verb.calls) == 0)
         assert not road.verb.is_abandoned("uid-p")
         assert_nothing_is_held(road)
 
@@ -148,7 +148,7 @@ async def test_what_happens_at_the_fence_is_an_error_for_the_caller(case: str) -
         assert answer.text
         assert road.tried == ["first"]
         assert road.cluster.node_of("uid-p") is None
-        assert road.verb.under_way == 0
+        assert len(road.verb.calls) == 0
 
 
 async def test_both_roads_share_the_fence() -> None:

@@ -186,7 +186,7 @@ class Chaos(Road):
             self.scheduler.wake_up.ring()
             await self.pass_time(11.0)
             busy = any(self.queue.count(place) for place in (Place.ACTIVE, Place.BACKOFF, Place.IN_FLIGHT))
-            if not (busy or self.unseen or self.verb.under_way or self.scheduler.binding_cycle.fence.waiting_count):
+            if not (busy or self.unseen or self.verb.calls or self.scheduler.binding_cycle.fence.waiting_count):
                 return
         raise AssertionError("it never comes to rest")
 

@@ -18,6 +18,7 @@ from neuron_scheduler.extender.protocol import (
     ExtenderBindingArgs,
     ExtenderPreemptionArgs,
     ExtenderPreemptionResult,
+    VerbAnswer,
     requested_pod,
 )
 from neuron_scheduler.extender.verbs import (
@@ -26,7 +27,6 @@ from neuron_scheduler.extender.verbs import (
     WAITS_AT_ONCE,
     WAITS_PER_SECOND,
     Role,
-    VerbAnswer,
     Verbs,
 )
 from neuron_scheduler.scheduling.cycle.profile import extender_profile
@@ -50,7 +50,7 @@ class Leader:
     asked: list[Any] = attrs.field(factory=list)
     error: str = ""
     crash: bool = False
-    answers: tuple[int, bytes] = (200, b'{"Error":""}')
+    answers: VerbAnswer = attrs.field(factory=lambda: VerbAnswer(200, b'{"Error":""}'))
     reads_pods: bool = False
     pause: anyio.Event | None = None
 
@@ -70,7 +70,7 @@ class Leader:
             await self.pause.wait()
         return ExtenderPreemptionResult(node_name_to_meta_victims={})
 
-    async def send(self, verb: str, body: bytes) -> tuple[int, bytes]:
+    async def send(self, verb: str, body: bytes) -> VerbAnswer:
         """Answer for the leader."""
         self.asked.append((verb, body))
         return self.answers
@@ -360,7 +360,7 @@ async def test_a_follower_passes_on(replica: Replica) -> None:
     """It answers filter itself, and passes on what is for the leader, once."""
     replica.role = Role.FOLLOWS
     assert await replica.ask("bind", BIND) == (200, {"Error": ""})
-    replica.leader.answers = (503, b"no leader\n")
+    replica.leader.answers = VerbAnswer(503, b"no leader\n")
     assert await replica.ask("preempt", b"anything") == (503, "no leader\n")
     assert replica.leader.asked == [("bind", json.dumps(BIND).encode()), ("preempt", b"anything")]
     assert await replica.ask("bind", BIND, forwarded=True) == (503, "this replica does not hold the Lease\n")

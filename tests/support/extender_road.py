@@ -172,5 +172,5 @@ class Answer:
 def assert_nothing_is_held(road: Road) -> None:
     """No pod is assumed, no core is held, and no call is remembered."""
     assert (road.cluster.pod_count, road.cluster.assumed_count, road.held()) == (0, 0, 0)
-    assert road.verb.under_way == 0
+    assert len(road.verb.calls) == 0
     assert road.scheduler.binding_cycle.fence.waiting_count == 0

@@ -12,6 +12,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE, NEURON_DEVICE_ALIAS, Resources
 from neuron_scheduler.model.selectors import Effect, tolerates_all
 from neuron_scheduler.neuron.catalog import INSTANCE_TYPES
+from neuron_scheduler.scheduling.plugins import node_affinity
 
 
 @attrs.frozen
@@ -58,17 +59,12 @@ class MachineNeed:
 
     def is_met_by(self, node: Node) -> bool:
         """Return whether a node is what is asked for, by type, zone, labels and lasting taints; also if not ready."""
-        required = self.pattern.constraints
         closing = [taint for taint in node.taints if taint.effect is not Effect.PREFER_NO_SCHEDULE]
         taints = [taint for taint in closing if not tells_state(taint)]
         return (
             node.labels.get(INSTANCE_TYPE_LABEL) == self.instance_type
             and (not self.zones or node.labels.get(ZONE_LABEL) in self.zones)
-            and all(node.labels.get(key) == value for key, value in required.node_selector.items())
-            and (
-                required.required_terms is None
-                or any(term.matches(node.labels, node.name) for term in required.required_terms)
-            )
+            and node_affinity.fits(node_affinity.selection_of(self.pattern), node)
             and tolerates_all(self.pattern.tolerations, taints)
         )
 

@@ -185,10 +185,6 @@ class MachineOffer:
         return self.fresh.node.labels.get(INSTANCE_TYPE_LABEL, "")
 
     @property
-    def zone(self) -> str:
-        return self.fresh.zone
-
-    @property
     def silicon(self) -> Resources:
         allocatable = self.fresh.node.allocatable
         return {name: allocatable[name] for name in NEURON_NAMES if allocatable.get(name, 0) > 0}

@@ -311,8 +311,8 @@ def _owner_of(pod: Pod) -> LimitOwner:
 
 def _zones(packed: PackedMachine, offers: Iterable[MachineOffer]) -> tuple[str, ...]:
     """Return the zones that must be asked for; none where every zone is open to every pod of the machine."""
-    zones = {offer.zone for offer in packed.alike} - {""}
-    existing = {offer.zone for offer in offers if offer.instance_type == packed.offer.instance_type} - {""}
+    zones = {offer.fresh.zone for offer in packed.alike} - {""}
+    existing = {offer.fresh.zone for offer in offers if offer.instance_type == packed.offer.instance_type} - {""}
     needs = [pod.constraints for pod in packed.pods]
     bound = any(each.volume_claims or each.inline_volumes or has_pod_terms(each) for each in needs)
     return tuple(sorted(zones)) if bound or not zones >= existing else ()

@@ -15,13 +15,11 @@ class Backoff:
 
     Attributes:
         random: numbers from [0, 1).
-        jitter: a wait is stretched by up to this fraction.
     """
 
     random: Callable[[], float]
     first: float = 0.8
     most: float = 30.0
-    jitter: float = 1.0
     _next: float = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -29,7 +27,7 @@ class Backoff:
 
     def next(self, *, at_least: float | None = None) -> float:
         """Return the next wait, and double the one after it; `at_least` is what a server asked for (Retry-After)."""
-        wait = min(self._next * (1 + self.jitter * self.random()), self.most)
+        wait = min(self._next * (1 + self.random()), self.most)
         self._next = min(self._next * 2, self.most)
         return max(wait, at_least or 0.0)
 

@@ -29,7 +29,8 @@ _STATUS: Final = msgspec.json.Decoder(wire.Status)
 
 
 def api_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
-    retry_after = _seconds(headers.get("retry-after"))
+    asked = headers.get("retry-after", "").strip()
+    retry_after = min(float(asked), LONGEST_PAUSE) if _SECONDS.fullmatch(asked) else None  # no API server sends a date
     try:
         refusal = _STATUS.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):  # no Status, not UTF-8, nested too deeply
@@ -40,6 +41,8 @@ def api_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
 def status_error(refusal: wire.Status, *, status: int = 0, retry_after: float | None = None) -> ApiError:
     """Return the error that a Status describes (the body of a refusal, or the object of an ERROR event)."""
     details = refusal.details or wire.StatusDetails()
+    if retry_after is None and details.retry_after_seconds:
+        retry_after = min(max(details.retry_after_seconds, 0.0), LONGEST_PAUSE)
     is_failure = (refusal.api_version, refusal.kind, refusal.status) == ("v1", "Status", "Failure")
     return ApiError(
         status or refusal.code or 500,
@@ -48,19 +51,6 @@ def status_error(refusal: wire.Status, *, status: int = 0, retry_after: float | 
         kind=details.kind or "",
         name=details.name or "",
         uid=details.uid or "",
-        retry_after=retry_after if retry_after is not None else _limit_pause(details.retry_after_seconds or None),
+        retry_after=retry_after,
         is_status=is_failure and refusal.code in (None, status or refusal.code),
     )
-
-
-def _seconds(retry_after: str | None) -> float | None:
-    """Return the seconds that a header asks for; no API server sends a date."""
-    return (
-        _limit_pause(float(retry_after))
-        if retry_after is not None and _SECONDS.fullmatch(retry_after.strip())
-        else None
-    )
-
-
-def _limit_pause(seconds: float | None) -> float | None:
-    return None if seconds is None else min(max(seconds, 0.0), LONGEST_PAUSE)
