@@ -240,7 +240,7 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
 
     capacity = None
     if config.capacity_requests:
-        from neuron_scheduler.capacity.build import requester_of
+        from neuron_scheduler.capacity.requester import requester_of
 
         capacity = requester_of(
             client, attempts, config.capacity_requests, timeout=config.bind_timeout, may_bind=may_bind

@@ -17,11 +17,14 @@ import attrs
 from neuron_scheduler.capacity.machines import MachineRequests
 from neuron_scheduler.capacity.planning.need import LimitOwner, MachineNeed
 from neuron_scheduler.capacity.planning.plan import MachinePlan, UnplacedPod, plan_machines
+from neuron_scheduler.capacity.writer import PlaceholderWriter
+from neuron_scheduler.controllers.pod_attempt import PodAttempts
+from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import span
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.plugins.cause import Cause
-from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
+from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.settings.profile_config import CapacityRequests
 from neuron_scheduler.steps import run_in_turns
 from neuron_scheduler.telemetry import logs
@@ -155,7 +158,8 @@ class CapacityRequester:
     async def _unplaced_pods(self) -> Sequence[UnplacedPod]:
         machines, waiting = self.machines, list[UnplacedPod]()
         now, served = machines.clock(), machines.served_uids
-        for position, queued in enumerate(sorted(machines.queue.pods(), key=_urgency), start=1):
+        by_urgency = sorted(machines.queue.pods(), key=lambda queued: -queued.pod.priority)  # of equal ones the first
+        for position, queued in enumerate(by_urgency, start=1):
             if queued.place is not Place.GATED and queued.first_active is not None:
                 policy = machines.policies.get(queued.pod.scheduler_name)
                 uid, waited = queued.pod.uid, now - queued.first_active
@@ -212,6 +216,24 @@ class CapacityRequester:
             await anyio.lowlevel.checkpoint()
 
 
-def _urgency(queued: QueuedPod) -> int:
-    """Sort key: higher priority first; the queue has the pods in the order of their arrival."""
-    return -queued.pod.priority
+def requester_of(
+    client: Client,
+    attempts: PodAttempts,
+    policies: Mapping[str, CapacityRequests],
+    *,
+    timeout: float,
+    may_bind: Callable[[], bool],
+) -> CapacityRequester:
+    """Return what asks for machines; `timeout` is that of a write, in seconds."""
+    machines = MachineRequests(
+        cluster=attempts.cluster,
+        queue=attempts.queue,
+        scheduler_names=attempts.profiles.keys(),
+        policies=policies,
+        writer=PlaceholderWriter(client=client, may_bind=may_bind, timeout=timeout),
+        reporter=attempts.reporter,
+        metrics=attempts.metrics,
+        clock=attempts.clock,
+        errors=attempts.errors,
+    )
+    return CapacityRequester(machines=machines, profiles=attempts.profiles, may_bind=may_bind)

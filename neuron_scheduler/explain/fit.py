@@ -89,10 +89,16 @@ def _in_order(workload: Replicated, most: int) -> Iterator[tuple[int, list[PodSe
 def _place(
     placer: Placer, parts: Sequence[PodSet], profile: Profile, replica: int
 ) -> Generator[None, None, list[PlannedPod] | Limit]:
-    group = parts[0].template.group
-    if group is None:
-        return (yield from _place_alone(placer, parts[0], profile, replica))
-    return (yield from _place_together(placer, parts, group, profile, replica))
+    first, fork = parts[0], placer.fork
+    if first.template.group is not None:
+        return (yield from _place_together(placer, parts, first.template.group, profile, replica))
+    pod = _copy_of(fork, first.template)
+    result = yield from placer.place(pod, profile)
+    if isinstance(result, Decision):
+        return [_placed_pod(fork, result, pod, replica, first.name)]
+    yield from placer.warmup.prepare_refusal(fork, pod, profile)
+    refused = fit_error(fork, pod, profile, result)
+    return Limit(refused.text, refused.cause, replica, first.name)
 
 
 def _never_fits(fork: Cluster, workload: Replicated, profile: Profile) -> Generator[None, None, bool]:
@@ -112,18 +118,6 @@ def _never_fits(fork: Cluster, workload: Replicated, profile: Profile) -> Genera
         if isinstance((yield from _place(placer, parts, profile, 1)), Limit):
             return True
     return False
-
-
-def _place_alone(
-    placer: Placer, part: PodSet, profile: Profile, replica: int
-) -> Generator[None, None, list[PlannedPod] | Limit]:
-    fork, pod = placer.fork, _copy_of(placer.fork, part.template)
-    result = yield from placer.place(pod, profile)
-    if isinstance(result, Decision):
-        return [_placed_pod(fork, result, pod, replica, part.name)]
-    yield from placer.warmup.prepare_refusal(fork, pod, profile)
-    refused = fit_error(fork, pod, profile, result)
-    return Limit(refused.text, refused.cause, replica, part.name)
 
 
 def _place_together(
