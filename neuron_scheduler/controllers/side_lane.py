@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from typing import Final
 
+import anyio.lowlevel
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
@@ -79,6 +80,7 @@ class SideLane:
 
     async def prepare(self, queued: QueuedPod) -> None:
         """Prepare for a popped pod; if changes come too fast, it is tried again after its backoff."""
+        await anyio.lowlevel.checkpoint()  # thousands may wait for the same, which is there once it is built for one
         try:
             queued.prepared = not await run_in_turns(self._steps(queued), self.clock)
             if queued.prepared:

@@ -103,6 +103,25 @@ async def test_it_pauses_and_leaves_nothing_to_the_decision(cluster: Cluster, co
     assert schedule_pod(cluster, queued.pod, PROFILE) == schedule_pod(Cluster.fork(cluster), queued.pod, PROFILE)
 
 
+async def test_it_pauses_where_nothing_is_left_to_build(cluster: Cluster) -> None:
+    """What is built for the first of a thousand like pods is there for the others, which are looked at in turns."""
+    queue, others = new_queue(), list[str]()
+    lane = lane_of(cluster, queue)
+    for name in "ab":
+        queue.add(hostile(name), 0.0)
+        queued = queue.pop(0.0)
+        assert queued is not None
+        others.clear()
+
+        async def other(name: str = name) -> None:
+            others.append(name)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(other)
+            await lane.prepare(queued)
+            assert others == [name]
+
+
 async def test_namespaces_take_turns(cluster: Cluster) -> None:
     """A hundred pods of a tenant delay another one's pod by one of them."""
     queue = new_queue()

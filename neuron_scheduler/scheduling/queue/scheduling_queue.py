@@ -36,6 +36,7 @@ BINDER = "DefaultBinder"
 """kube-scheduler's name of the plugin that refuses a pod that cannot be bound; only a change of the pod helps."""
 _FLUSH_PERIOD = 30.0
 AT_ONCE: Final = 64  # pods that are looked at, woken or put off in one step
+_FILTERS_ASKED: Final = 4  # times the time that a pod takes otherwise
 _FIRST: Final = (-1.0,)
 """What the order of arrival begins with for members of half-bound groups."""
 
@@ -415,6 +416,8 @@ class SchedulingQueue:
             elif self._unschedulable.is_worth_a_try(queued):
                 self._take(queued)
                 return queued
+            else:
+                put_off += _FILTERS_ASKED
         return None
 
     def _take(self, queued: QueuedPod) -> None:
