@@ -151,9 +151,7 @@ class App:
 
     def __attrs_post_init__(self) -> None:
         self._watch = LeaderWatch(
-            election=self.parts.election,
-            loop=self.parts.scheduling_loop,
-            is_stopping=lambda: self._stopping,
+            election=self.parts.election, loop=self.parts.scheduling_loop, is_stopping=lambda: self._stopping
         )
 
     async def run(self) -> None:

@@ -130,21 +130,14 @@ def parsers(
 ) -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
     """Return the parser of a program and those of its commands; only the named ones (default: all) know their flags."""
     parser = argparse.ArgumentParser(
-        prog=program,
-        description=_ABOUT[program == PLUGIN],
-        allow_abbrev=False,
-        exit_on_error=False,
+        prog=program, description=_ABOUT[program == PLUGIN], allow_abbrev=False, exit_on_error=False
     )
     parser.add_argument("--version", action="version", version=f"{program} {__version__}")
     listed = parser.add_subparsers(dest="command", metavar="COMMAND")
     by_name = {}
     for command in commands_of(program).values():
         by_name[command.name] = listed.add_parser(
-            command.name,
-            help=command.help,
-            description=command.description,
-            allow_abbrev=False,
-            exit_on_error=False,
+            command.name, help=command.help, description=command.description, allow_abbrev=False, exit_on_error=False
         )
         if named is None or command.name in named:
             command.load().add_arguments(by_name[command.name])

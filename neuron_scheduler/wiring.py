@@ -356,9 +356,7 @@ def _extender_port(config: Config) -> "ExtenderPort":
 def _election(config: Config, client: Client, extender_port: "ExtenderPort | None") -> LeaderElector:
     return LeaderElector(
         leases=LeaseClient(
-            client=client,
-            namespace=config.leader_elect_resource_namespace,
-            name=config.leader_elect_resource_name,
+            client=client, namespace=config.leader_elect_resource_namespace, name=config.leader_elect_resource_name
         ),
         extender_address="" if extender_port is None else extender_port.url,
         lease_duration=config.leader_elect_lease_duration,

@@ -44,9 +44,7 @@ log = logs.logger(__name__)
 
 
 def check_limits(
-    needs: Sequence[MachineNeed],
-    outstanding: Iterable[MachineNeed],
-    limits: Mapping[str, CapacityRequests],
+    needs: Sequence[MachineNeed], outstanding: Iterable[MachineNeed], limits: Mapping[str, CapacityRequests]
 ) -> list[tuple[MachineNeed, str]]:
     """
     Return for each need which limit it would exceed, in a clause: `the limit maxMachines (2) is reached`.

@@ -13,12 +13,7 @@ import attrs
 
 from neuron_scheduler.cluster.changes import Change, Kinds, PodGone
 from neuron_scheduler.kube.http.pacing import TokenBucket
-from neuron_scheduler.kube.writes.condition_writer import (
-    NUMBERS_PAUSE,
-    SCHEDULER_ERROR,
-    UNSCHEDULABLE,
-    ConditionWriter,
-)
+from neuron_scheduler.kube.writes.condition_writer import NUMBERS_PAUSE, SCHEDULER_ERROR, UNSCHEDULABLE, ConditionWriter
 from neuron_scheduler.kube.writes.event_recorder import EventRecorder
 from neuron_scheduler.model.nomination import CLEAR, KEEP, NominationChange
 from neuron_scheduler.model.pod import Pod

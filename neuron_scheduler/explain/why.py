@@ -68,11 +68,7 @@ class NoSuchNodeError(Exception):
 
 
 def explain_pod(
-    cluster: Cluster,
-    pod: Pod,
-    profile: Profile,
-    *,
-    budgets: Sequence[DisruptionBudget] = (),
+    cluster: Cluster, pod: Pod, profile: Profile, *, budgets: Sequence[DisruptionBudget] = ()
 ) -> Generator[None, None, Explanation]:
     """
     Return why the pod waits, or that it fits; yields whenever other tasks may run.
@@ -246,13 +242,7 @@ def _of_bound_pod(fork: Cluster, pod: Pod) -> Explanation:
     state = "is about to be bound to" if fork.is_assumed(pod.uid) else "is on"
     message = f"{pod.key} {state} {name}{ids_text(ids, pod)}."
     return Explanation(
-        summary_of(pod),
-        Verdict.BOUND,
-        message,
-        nodes=fork.view.node_count,
-        notes=tuple(notes),
-        node_name=name,
-        ids=ids,
+        summary_of(pod), Verdict.BOUND, message, nodes=fork.view.node_count, notes=tuple(notes), node_name=name, ids=ids
     )
 
 

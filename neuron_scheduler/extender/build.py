@@ -105,11 +105,7 @@ def extender_of(
         errors=attempts.errors,
     )
     foreign_nominations = ForeignNominations(
-        cluster=loop.cluster,
-        queue=loop.queue,
-        profile=bind.profile,
-        own_names=bind.own_names,
-        clock=loop.clock,
+        cluster=loop.cluster, queue=loop.queue, profile=bind.profile, own_names=bind.own_names, clock=loop.clock
     )
     return Extender(port, verbs, foreign_nominations, attempts.metrics)
 

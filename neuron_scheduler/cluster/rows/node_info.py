@@ -63,11 +63,7 @@ NO_CLAIMED = Claimed()
 
 
 def neuron_usage_with(
-    pod_info: PodInfo,
-    before: NeuronUsage,
-    machine: Machine | None,
-    pod_infos: Mapping[str, PodInfo],
-    claimed: Claimed,
+    pod_info: PodInfo, before: NeuronUsage, machine: Machine | None, pod_infos: Mapping[str, PodInfo], claimed: Claimed
 ) -> NeuronUsage:
     """Return the usage with one more of the pods; the others are read again only if cores are unknown."""
     cores = pod_info.cores

@@ -99,10 +99,7 @@ def find_count(refused: RefusedPod) -> Iterator[SearchStep]:
     asks = f"Ask for {amount(count, request.unit)} instead of {counts[place]}{where}"
     sentence = f"{asks}: it then goes to {node_name}{serving}."
     yield SuggestedChange(
-        ChangeKind.COUNT,
-        with_template(sentence, pod),
-        node_name=node_name,
-        detail=f"{request.resource}={count}",
+        ChangeKind.COUNT, with_template(sentence, pod), node_name=node_name, detail=f"{request.resource}={count}"
     )
 
 
@@ -142,10 +139,7 @@ def find_requests(refused: RefusedPod) -> Iterator[SearchStep]:
             less, before = (quantity(name, each) for each in (free, pod.requests[name]))
             sentence = f"Ask for at most {less} {clip(name)} instead of {before}: it then goes to {decision.node_name}."
             yield SuggestedChange(
-                ChangeKind.REQUESTS,
-                with_template(sentence, pod),
-                node_name=decision.node_name,
-                detail=f"{name}={less}",
+                ChangeKind.REQUESTS, with_template(sentence, pod), node_name=decision.node_name, detail=f"{name}={less}"
             )
             return
 
@@ -190,10 +184,7 @@ def toleration(pod: Pod, taints: Sequence[Taint], then: str, node_name: str = ""
         f" In its spec: tolerations: {json.dumps(fields)}."
     )
     return SuggestedChange(
-        ChangeKind.TOLERATION,
-        with_template(sentence, pod),
-        node_name=node_name,
-        detail=", ".join(texts),
+        ChangeKind.TOLERATION, with_template(sentence, pod), node_name=node_name, detail=", ".join(texts)
     )
 
 
@@ -245,10 +236,7 @@ def find_selector(refused: RefusedPod) -> Iterator[SearchStep]:
     named = [part_text(pod, part) for part in dropped]
     sentence = f"Drop {few(named)} from the pod's required nodes: it then goes to {decision.node_name}."
     yield SuggestedChange(
-        ChangeKind.SELECTOR,
-        with_template(sentence, pod),
-        node_name=decision.node_name,
-        detail="; ".join(named),
+        ChangeKind.SELECTOR, with_template(sentence, pod), node_name=decision.node_name, detail="; ".join(named)
     )
 
 

@@ -125,12 +125,7 @@ KINDS: Final[tuple[Kind, ...]] = (
 
 
 def changes(
-    cluster: Cluster,
-    pod: Pod,
-    profile: Profile,
-    *,
-    refused: FitError,
-    budgets: Sequence[DisruptionBudget] = (),
+    cluster: Cluster, pod: Pod, profile: Profile, *, refused: FitError, budgets: Sequence[DisruptionBudget] = ()
 ) -> Generator[None, None, Answer]:
     """
     Return changes after which the pod fits, none while it has gates; yields whenever other tasks may run.

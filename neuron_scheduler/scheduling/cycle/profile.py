@@ -138,11 +138,7 @@ def extender_profile() -> Profile:
     It has only what kube-scheduler's own plugins cannot know: which nodes we cannot read, the Neuron devices, and the
     resources that pods of our queue are about to use. It has no scheduler name.
     """
-    plugins = (
-        node_unschedulable.PLUGIN,
-        node_resources_fit.BESIDE_KUBE_SCHEDULER,
-        neuron_topology.PLUGIN,
-    )
+    plugins = (node_unschedulable.PLUGIN, node_resources_fit.BESIDE_KUBE_SCHEDULER, neuron_topology.PLUGIN)
     return Profile(
         scheduler_name="",
         pre_filters=registry.pre_filters_of(plugins),

@@ -30,13 +30,7 @@ from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError, NoNode, fit_error, select_node
 from neuron_scheduler.scheduling.cycle.signature import signature_of
 from neuron_scheduler.scheduling.cycle.trial import ChangedError, Trial
-from neuron_scheduler.scheduling.groups.gang import (
-    Gang,
-    GroupPlan,
-    GroupRefusal,
-    complaint_about,
-    neuron_total_of,
-)
+from neuron_scheduler.scheduling.groups.gang import Gang, GroupPlan, GroupRefusal, complaint_about, neuron_total_of
 from neuron_scheduler.scheduling.groups.regions import (
     ANYWHERE,
     LEVELS,

@@ -143,13 +143,7 @@ PLUGIN = Plugin(
     name=NAME,
     filters=(Filter(filter_nodes, fitting_nodes),),
     preference=Preference("LeastAllocated", prefer_least_allocated),
-    events=frozenset(
-        {
-            ClusterEvent.NODE_ADDED,
-            ClusterEvent.NODE_ALLOCATABLE,
-            ClusterEvent.ASSIGNED_POD_GONE,
-        }
-    ),
+    events=frozenset({ClusterEvent.NODE_ADDED, ClusterEvent.NODE_ALLOCATABLE, ClusterEvent.ASSIGNED_POD_GONE}),
     hint=RowHint(_requests, fits),
     cause=Cause.RESOURCES,
 )

@@ -197,11 +197,7 @@ class RefusalKind:
 
 
 def refusal_kind_of(
-    pod: Pod,
-    refused_by: frozenset[str],
-    waits_for: frozenset[str],
-    *,
-    has_nomination: bool = False,
+    pod: Pod, refused_by: frozenset[str], waits_for: frozenset[str], *, has_nomination: bool = False
 ) -> RefusalKind:
     """Return the kind of a pod that some plugins refused, and that waits for a change of the answers of some."""
     return RefusalKind(
