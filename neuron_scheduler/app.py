@@ -312,7 +312,7 @@ class App:
             live["leaderElection"] = lease_watchdog(
                 renewed_at=lambda: election.renewed_at, clock=election.clock, lease_duration=election.lease_duration
             )
-        ready = {"informer-sync": self._sync_problem, "watches": self._watch_problem}
+        ready = {"informer-sync": lambda: sync_problem(self.parts.informers), "watches": self._watch_problem}
         async with (
             serve_endpoints(
                 endpoints,
@@ -330,9 +330,6 @@ class App:
         if not self.config.authorize_metrics:
             return None
         return Access(reviews=UserReviews(self.client), clock=time.monotonic)
-
-    def _sync_problem(self) -> str | None:
-        return sync_problem(self.parts.informers)
 
     def _watch_problem(self) -> str | None:
         stale = [i.description for i in self.parts.informers if i.is_stale]

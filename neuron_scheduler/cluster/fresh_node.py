@@ -128,17 +128,14 @@ def _with_own_names(fresh: FreshNode, number: int) -> tuple[Node, tuple[Pod, ...
 
 def _existing_shapes(view: View, instance_type: str) -> tuple[FreshNode, ...]:
     groups: dict[object, list[NodeInfo]] = {}
-    for node_info in _youngest(view, _nodes_of_type(view, instance_type)):
+    nodes = view.label_postings(INSTANCE_TYPE_LABEL).any_of((instance_type, f"ml.{instance_type}"))
+    for node_info in _youngest(view, nodes):
         node = node_info.node
         if node_info.machine is not None and not node.refusal:
             labels, taints = _lasting_labels(node), _lasting_taints(node)
             groups.setdefault((frozenset(labels.items()), taints), []).append(node_info)
     in_order = sorted(groups.values(), key=len, reverse=True)
     return tuple(_shape_of(max(alike, key=_soundness)) for alike in in_order[:_MOST_SHAPES])
-
-
-def _nodes_of_type(view: View, instance_type: str) -> NodeSet:
-    return view.label_postings(INSTANCE_TYPE_LABEL).any_of((instance_type, f"ml.{instance_type}"))
 
 
 def _youngest(view: View, nodes: NodeSet) -> Sequence[NodeInfo]:

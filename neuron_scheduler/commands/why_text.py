@@ -157,11 +157,8 @@ class WhyText:
         if pod.budgets:
             violated = "would be violated" if pod.violates else "allows it"
             about.append(f"disruption budget {few_names(pod.budgets)} {violated}")
-        return f"{_pod(pod)} ({', '.join(about)})"
-
-
-def _pod(pod: LeavingPod) -> str:
-    return f"{pod.namespace}/{pod.name}" if pod.name else "a pod that you may not see"
+        name = f"{pod.namespace}/{pod.name}" if pod.name else "a pod that you may not see"
+        return f"{name} ({', '.join(about)})"
 
 
 def waiting_lines(waiting: Waiting, place: str, now: float, *, wide: bool = False) -> Iterator[str]:

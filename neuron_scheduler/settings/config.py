@@ -117,9 +117,7 @@ class Config:
         10251, "Port of /healthz, /livez, /readyz, /metrics without TLS; 0: off.", check=limits(0, 65535)
     )
     secure_port: int = setting(
-        10259,
-        "Port of the same endpoints with TLS, if certificate and key are given; 0: off.",
-        check=limits(0, 65535),
+        10259, "Port of the same endpoints with TLS, if certificate and key are given; 0: off.", check=limits(0, 65535)
     )
     tls_cert_file: str = setting("", "Certificate (and chain) for --secure-port, PEM.", metavar="FILE")
     tls_private_key_file: str = setting("", "Private key for --secure-port, PEM.", metavar="FILE")
@@ -201,10 +199,7 @@ class Config:
         check=limits(0.001, 86400),
     )
     pod_max_in_unschedulable_pods_duration: float = setting(
-        300.0,
-        "An unschedulable pod is retried after at most this long.",
-        parse=duration,
-        check=period("1s", "24h"),
+        300.0, "An unschedulable pod is retried after at most this long.", parse=duration, check=period("1s", "24h")
     )
     volume_bind_timeout: float = setting(
         VOLUME_BIND_TIMEOUT,

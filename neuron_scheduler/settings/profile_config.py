@@ -26,10 +26,7 @@ class CapacityRequests:
     """When and how an autoscaler is asked for machines for the pods of a profile; durations are seconds."""
 
     wait: float = setting(
-        60.0,
-        "A pod's wait before a machine is asked for.",
-        parse=duration,
-        check=period("0s", "24h"),
+        60.0, "A pod's wait before a machine is asked for.", parse=duration, check=period("0s", "24h")
     )
     give_up: float = setting(
         1200.0,

@@ -111,9 +111,7 @@ class Metrics:
     )
     """Count one decision, whatever its outcome, and its seconds."""
     _observe_attempts_of_pod: Callable[[int], None] = histogram(
-        "scheduler_pod_scheduling_attempts",
-        "Number of attempts to successfully schedule a pod.",
-        exponential(1, 2, 5),
+        "scheduler_pod_scheduling_attempts", "Number of attempts to successfully schedule a pod.", exponential(1, 2, 5)
     )
     _sli_seconds: Callable[[str], Histogram] = histograms(
         "scheduler_pod_scheduling_sli_duration_seconds",

@@ -156,17 +156,13 @@ def _condition(parts: tuple[str, str, str]) -> PodCondition:
     return PodCondition(*parts)
 
 
-def _same(old: Pod, new: Pod) -> bool:
-    return bool(_COMPARED(old) == _COMPARED(new))
-
-
 PODS: Final[Resource[Pod]] = Resource(
     path="/api/v1/pods",
     kind="Pod",
     shape=wire.Pod,
     read=_read,
     sort_key=attrgetter("created", "namespace", "name", "uid"),
-    is_same=_same,
+    is_same=lambda old, new: bool(_COMPARED(old) == _COMPARED(new)),
     params={"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"},
 )
 
