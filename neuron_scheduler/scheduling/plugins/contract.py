@@ -34,7 +34,7 @@ class Refusal:
     Nodes that a filter refuses for one reason; several refusals of one filter may name the same node.
 
     Attributes:
-        unresolvable: evicting pods from these nodes would not help (`UnschedulableAndUnresolvable`).
+        unresolvable: evicting pods there would not help (`UnschedulableAndUnresolvable`), whoever else is asked.
         new_node_cannot_help: any new node would be refused as well.
     """
 
