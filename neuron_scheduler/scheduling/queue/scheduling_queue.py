@@ -36,7 +36,7 @@ BINDER = "DefaultBinder"
 """kube-scheduler's name of the plugin that refuses a pod that cannot be bound; only a change of the pod helps."""
 _FLUSH_PERIOD = 30.0
 AT_ONCE: Final = 64  # pods that are looked at, woken or put off in one step
-_FILTERS_ASKED: Final = 4  # times the time that a pod takes otherwise
+_SENT_BACK: Final = 4  # such steps for a pod that goes back into its line: filters may have been asked
 _FIRST: Final = (-1.0,)
 """What the order of arrival begins with for members of half-bound groups."""
 
@@ -417,7 +417,7 @@ class SchedulingQueue:
                 self._take(queued)
                 return queued
             else:
-                put_off += _FILTERS_ASKED
+                put_off += _SENT_BACK
         return None
 
     def _take(self, queued: QueuedPod) -> None:
