@@ -5,6 +5,7 @@ A part of a product that is off is not built, and its module is not imported. Th
 the picture in `cluster/changes`.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -22,7 +23,7 @@ from neuron_scheduler.controllers.pod_attempt import Listener, PodAttempts
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.controllers.preemption_executor import PreemptionExecutor
 from neuron_scheduler.controllers.rejections import Rejections
-from neuron_scheduler.controllers.scheduling_loop import LoopBell, SchedulingLoop
+from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
 from neuron_scheduler.controllers.side_lane import SideLane
 from neuron_scheduler.controllers.volume_binder import VolumeBinder
 from neuron_scheduler.controllers.watch_handler import WatchHandler
@@ -118,7 +119,7 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
     pods = _informer(client, metrics, pods_through(own_pods(profiles.values())))
     pods.after = nodes.synced  # a pod whose node is not known costs twice
 
-    wake_up, cluster = LoopBell(), Cluster()
+    wake_up, cluster = asyncio.Event(), Cluster()
     cluster.groups.served = frozenset(profiles)
     queue = SchedulingQueue(
         initial_backoff=config.pod_initial_backoff_seconds,
@@ -127,7 +128,7 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
         on_entered=metrics.count_incoming_pod,
         view=cluster.view,
         groups=GroupWaits(cluster.groups),
-        on_change=wake_up.ring,
+        on_change=wake_up.set,
     )
     recorder = EventRecorder(
         client=client,
@@ -228,7 +229,7 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
             profiles=profiles,
             warmup=warmup,
             clock=clock,
-            on_ready=wake_up.ring,
+            on_ready=wake_up.set,
             on_crash=attempts.handle_crash,
         ),
         binding_cycle=binding_cycle,

@@ -325,7 +325,7 @@ async def test_a_leader_is_live_while_its_loop_goes_on(free_tcp_port: int, late:
             return False
 
         scheduler.may_bind = may_bind
-        scheduler.wake_up.ring()
+        scheduler.wake_up.set()
         await paused.wait()
         now = scheduler.clock()
         scheduler.clock = lambda: now

@@ -52,7 +52,6 @@ class WaitingBinding:
     commitment: Commitment
     amounts: Amounts
     since: float = 0.0
-    logged: bool = False
     told: bool = False
 
 
@@ -302,7 +301,14 @@ class AllocateFence:
         if predecessor is None:
             node.let_through(commitment.pod)
             return True
-        self._wait(binding, node, predecessor)
+        log.info(
+            "Waiting for another pod's Neuron allocation before binding",
+            v=2,
+            pod=commitment.pod.key,
+            node=node.node_name,
+            behind=predecessor.key,
+        )
+        node.waiting.append(binding)
         self._waiting[commitment.pod.uid] = binding
         return False
 
@@ -343,7 +349,10 @@ class AllocateFence:
     def _look_at(self, binding: WaitingBinding, node: NodeBindings) -> None:
         predecessor, commitment = node.predecessor(binding), binding.commitment
         if predecessor is not None:
-            self._wait(binding, node, predecessor)
+            if not binding.told and self.clock() - binding.since >= PERIOD:
+                binding.told = True
+                self.on_held(commitment.pod, node.node_name, predecessor)
+            node.waiting.append(binding)
             return
         outcome = self._obstacle(commitment)
         if outcome is None:
@@ -360,18 +369,3 @@ class AllocateFence:
         del self._waiting[binding.commitment.pod.uid]
         self.on_withdrawn(binding.commitment, outcome)
         self._advance(name)
-
-    def _wait(self, binding: WaitingBinding, node: NodeBindings, predecessor: Pod) -> None:
-        if not binding.logged:
-            binding.logged = True
-            log.info(
-                "Waiting for another pod's Neuron allocation before binding",
-                v=2,
-                pod=binding.commitment.pod.key,
-                node=node.node_name,
-                behind=predecessor.key,
-            )
-        elif not binding.told and self.clock() - binding.since >= PERIOD:
-            binding.told = True
-            self.on_held(binding.commitment.pod, node.node_name, predecessor)
-        node.waiting.append(binding)

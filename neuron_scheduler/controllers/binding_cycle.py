@@ -26,6 +26,7 @@ from neuron_scheduler.controllers.volume_binder import VolumeBinder
 from neuron_scheduler.kube.writes.binder import Binder, Binding, BindOutcome, Bound, Fenced, Gone, InDoubt, Refused
 from neuron_scheduler.kube.writes.work_queue import DelayingQueue, Waiting, turn, wake_one
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS, NEURON_ALLOC_TIME
+from neuron_scheduler.scheduling.cycle.volume_plan import release
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.scheduling.queue.storage_events import events_of_release
 from neuron_scheduler.telemetry import logs
@@ -285,7 +286,7 @@ class BindingCycle:
         if self.claims is not None and commitment.claims:
             self.claims.release(commitment.pod)
         if commitment.plan is not None:
-            self.volumes.release(commitment.plan)
+            release(self.cluster, commitment.plan)
             for event in events_of_release(commitment.plan):
                 self.queue.note(event.event, claim=event.claim)
         note_freed(self.cluster, self.queue, commitment.pod, commitment.decision.node_name)

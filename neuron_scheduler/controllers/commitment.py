@@ -136,7 +136,8 @@ class Announcer:
     recheck: Callable[[str], None]
     identity: str = ""
 
-    def announce(self, taken: AssumedPod) -> None:
+    def announce(self, taken: AssumedPod) -> Mapping[str, str]:
+        """Let the others know of an assumption, and return the annotations of its Binding."""
         self.queue.note(
             ClusterEvent.ASSIGNED_POD_ADDED, assigned_pod(taken.pod, taken.decision.node_name, taken.allocation)
         )
@@ -145,8 +146,6 @@ class Announcer:
             self.recheck(taken.decision.node_name)
         if taken.nominated is not None:  # the nominated space may be free for other pods
             note_freed(self.cluster, self.queue, taken.pod, taken.nominated[0])
-
-    def binding_annotations(self, taken: AssumedPod) -> Mapping[str, str]:
         return {**taken.allocation, OUR_LEADER: self.identity} if self.identity else taken.allocation
 
 

@@ -208,8 +208,7 @@ class PodAttempts:
         """Let the others know of an assumption, and return what is to be sent."""
         if taken.claims and self.claims is not None:
             self.claims.on_decided(taken.pod, taken.claims)
-        self.announcer.announce(taken)
-        annotations, requester = self.announcer.binding_annotations(taken), QueuedAttempt(queued, self)
+        annotations, requester = self.announcer.announce(taken), QueuedAttempt(queued, self)
         return Commitment(
             requester, taken.pod, annotations, taken.decision, started, plan=taken.volumes, claims=taken.claims
         )

@@ -4,6 +4,7 @@ The loop: pop a pod, let it be tried, hand its commitment over; a member of a gr
 Upstream: `ScheduleOne` in `pkg/scheduler/schedule_one.go`.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -35,23 +36,6 @@ _PAUSE: Final = 0.1
 """Seconds between two checks whether a Binding may be started."""
 
 
-@attrs.define(eq=False)
-class LoopBell:
-    """Wakes the idle loop."""
-
-    _event: anyio.Event = attrs.field(factory=anyio.Event, init=False)
-
-    def ring(self) -> None:
-        self._event.set()
-
-    def reset(self) -> None:
-        self._event = anyio.Event()
-
-    async def wait(self, seconds: float) -> None:
-        with anyio.move_on_after(seconds):
-            await self._event.wait()
-
-
 @attrs.define(eq=False, kw_only=True)
 class SchedulingLoop:
     """
@@ -59,7 +43,7 @@ class SchedulingLoop:
 
     Attributes:
         may_bind: False while the Lease may be lost; nothing is decided then.
-        wake_up: rings when the queue has changed, or a pod is ready that needed long to prepare for.
+        wake_up: set when the queue has changed, or a pod is ready that needed long to prepare for.
         turns: gives turns; None if no profile says after how long.
         looked_at: when the loop last looked at the queue, on `clock`; None before it runs.
     """
@@ -73,7 +57,7 @@ class SchedulingLoop:
     preemption_executor: PreemptionExecutor
     clock: Callable[[], float]
     may_bind: Callable[[], bool]
-    wake_up: LoopBell
+    wake_up: asyncio.Event
     turns: "Turns | None" = None
     looked_at: float | None = attrs.field(default=None, init=False)
     stopping: bool = attrs.field(default=False, init=False)
@@ -82,7 +66,7 @@ class SchedulingLoop:
     def stop(self) -> None:
         """End `run` once every Binding on its way is resolved."""
         self.stopping = True
-        self.wake_up.ring()
+        self.wake_up.set()
 
     async def run(self) -> None:
         """Schedule until stopped; returns when no Binding is on its way."""
@@ -151,6 +135,7 @@ class SchedulingLoop:
 
     async def _idle(self, now: float) -> None:
         """Wait until the queue changes or a backoff is over; nothing can happen between `pop` and this call."""
-        self.wake_up.reset()
+        self.wake_up.clear()
         upcoming = self.queue.next_time()
-        await self.wake_up.wait(_LONGEST_IDLE if upcoming is None else min(max(0.0, upcoming - now), _LONGEST_IDLE))
+        with anyio.move_on_after(_LONGEST_IDLE if upcoming is None else min(max(0.0, upcoming - now), _LONGEST_IDLE)):
+            await self.wake_up.wait()

@@ -260,8 +260,7 @@ class Bind:
         call = BindCall(verb=self, node_name=decision.node_name, last=pod)
         try:
             taken = take(self.cluster, pod, decision)
-            self.announcer.announce(taken)
-            annotations = self.announcer.binding_annotations(taken)
+            annotations = self.announcer.announce(taken)
         except Exception:
             self.cluster.forget(pod.uid)
             raise

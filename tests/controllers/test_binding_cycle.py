@@ -61,7 +61,7 @@ class World:
     reports: list[tuple[str, str]] = attrs.field(factory=list)
     told: list[tuple[str, str, str]] = attrs.field(factory=list)
     surprises: Counter[str] = attrs.field(factory=Counter)
-    released: int = 0
+    prepared: int = 0
     meanwhile: Callable[[], object] = tuple
     cluster: Cluster = attrs.field(
         factory=lambda: stored([node("n", "trn1.32xlarge", pods=1000)], claim(class_name="gp3"))
@@ -91,7 +91,7 @@ class World:
         """Add pods to the queue."""
         for name in names:
             self.queue.add(pending(name, namespace=namespace, **preferred), self.now)
-        self.scheduler.wake_up.ring()
+        self.scheduler.wake_up.set()
 
     def count(self, name: str) -> int:
         return self.tried.count(name)
@@ -134,14 +134,18 @@ class World:
 
     # volumes
 
-    def release(self, plan: VolumePlan) -> None:
-        """Count it."""
-        assert plan.node_name
-        self.released += 1
+    @property
+    def is_released(self) -> bool:
+        """Whether no node is assumed to be selected for the claim."""
+        known = self.cluster.volumes.claim("default/data")
+        assert known is not None
+        return known.selected_node is None
 
     async def prepare(self, pod: Pod, plan: VolumePlan) -> BindOutcome | None:
         """Bind the volumes at once."""
         assert plan.node_name
+        assert not self.is_released
+        self.prepared += 1
         await anyio.lowlevel.checkpoint()
         self._break("prepare", pod)
         self.meanwhile()
@@ -282,7 +286,7 @@ async def test_what_happens_while_volumes_are_bound_counts() -> None:
     world.meanwhile = lambda: world.cluster.put_pod(pod("unknown", devices=1, on="n"))
     async with running(world):
         world.add("p", devices=4, volume_claims=("data",))
-        await until(lambda: world.released == 1)
+        await until(lambda: world.prepared == 1 and world.is_released)
         assert (world.tried, world.cluster.assumed_count) == ([], 0)
 
 
@@ -343,7 +347,7 @@ async def test_a_pod_that_must_change_first_waits_for_that() -> None:
         world.queue.update(pending("p", annotations_size=5), world.now)
         assert world.count("p") == 1
         world.queue.update(pending("p", annotations_size=4), world.now)
-        world.scheduler.wake_up.ring()
+        world.scheduler.wake_up.set()
         await until(lambda: world.count("p") == 2)
 
 
@@ -391,7 +395,7 @@ async def test_an_exception_in_an_attempt_is_that_pods_error(part: str) -> None:
         world.breaks.clear()
         world.add("next", devices=16)
         await until(lambda: ("next", "n") in world.reports)
-        assert world.released == (part == "prepare")
+        assert (world.prepared, world.is_released) == (part == "prepare", True)
 
 
 async def test_an_exception_in_telling_a_doubt_keeps_the_doubt() -> None:

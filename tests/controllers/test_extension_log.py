@@ -127,7 +127,7 @@ async def test_a_binding_that_hangs_is_seen(written: Callable[[], list[str]]) ->
     world.outcomes["p"] = HANG
     async with running(world):
         world.queue.add(pending("p", cores=9), 0.0)
-        world.scheduler.wake_up.ring()
+        world.scheduler.wake_up.set()
         await until(lambda: world.count("p") == 1)
     assert bind_lines(written)[:-1] == [
         "Executing Bind Request!",
@@ -152,7 +152,7 @@ async def test_a_binding_that_succeeds_is_told_in_the_order_of_the_extension(wri
     world = small()
     async with running(world):
         world.queue.add(pending("p", cores=9), 0.0)
-        world.scheduler.wake_up.ring()
+        world.scheduler.wake_up.set()
         await until(lambda: ("p", "n") in world.reports)
     of_devices = [f"Allocated devices list [{core // 4}] for other resource {DEVICE}" for core in range(9)]
     assert bind_lines(written)[7:] == [
@@ -177,7 +177,7 @@ async def test_devices_are_told_with_their_cores(written: Callable[[], list[str]
     world.outcomes["p"] = Bound()
     async with running(world):
         world.queue.add(pending("p", devices=2), 0.0)
-        world.scheduler.wake_up.ring()
+        world.scheduler.wake_up.set()
         await until(lambda: ("p", "n") in world.reports)
     lines = bind_lines(written)
     assert "neuronDevUsageMap for resource:aws.amazon.com/neuron in node: n is [false false false false]" in lines

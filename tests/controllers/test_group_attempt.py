@@ -162,7 +162,7 @@ async def test_a_group_for_which_there_is_no_room_leaves_no_trace_and_all_member
             "Group default/train needs room for 4 pods at once; 3 fit. With these placed, for the next one"
         }
         world.see("single", group=None)
-        world.scheduler.wake_up.ring()
+        world.scheduler.wake_up.set()
         await until(lambda: world.bound() == {"single"})
     assert world.tried == ["single"]
 
@@ -197,10 +197,10 @@ async def test_a_member_that_changes_during_the_plan_undoes_it(change: str) -> N
         assert world.nodes == ({"m2": "n4"} if change.startswith("is") else {})
         world.now = 1.5
         if change == "goes":
-            world.scheduler.wake_up.ring()
+            world.scheduler.wake_up.set()
             await until(lambda: world.queue.count(Place.GATED) == 3)
             world.see("new")
-        world.scheduler.wake_up.ring()
+        world.scheduler.wake_up.set()
         await until(lambda: len(world.nodes) == 4 and len(world.bound()) == (3 if "another" in change else 4))
 
 
@@ -234,13 +234,13 @@ async def test_the_space_of_a_member_that_is_not_bound_is_kept(outcome: BindOutc
         await until(lambda: world.count("m1") == 1 and len(world.bound()) == 3)
         (free,) = {"n0", "n1", "n2", "n3"} - {*world.nodes.values()}
         world.see("rival", group=None, created=-1.0)
-        world.scheduler.wake_up.ring()
+        world.scheduler.wake_up.set()
         await until(lambda: any(name == "rival" for name, _ in world.reports))
         assert world.nodes.get("rival") is None
         world.outcomes.clear()
         world.now = 2.0
         world.see("m1", labels={"smaller": "now"})
-        world.scheduler.wake_up.ring()
+        world.scheduler.wake_up.set()
         await until(lambda: "m1" in world.bound())
     assert world.nodes["m1"] == free
     assert "rival" not in world.nodes
@@ -252,7 +252,7 @@ async def test_no_space_is_kept_for_a_member_that_cannot_be_bound_as_it_is() -> 
     async with running(world):
         await until(lambda: world.count("m1") == 1 and len(world.bound()) == 3)
         world.see("rival", group=None)
-        world.scheduler.wake_up.ring()
+        world.scheduler.wake_up.set()
         await until(lambda: "rival" in world.bound())
 
 
@@ -263,11 +263,11 @@ async def test_no_space_is_kept_where_no_member_has_a_node() -> None:
         await until(lambda: all(world.count(name) for name in MEMBERS) and not world.nodes)
         assert world.cluster.has_nominations
         world.see("first", group=None)
-        world.scheduler.wake_up.ring()
+        world.scheduler.wake_up.set()
         await until(lambda: world.bound() == {"first"})
         world.now = 1.0
         world.see("second", group=None)
-        world.scheduler.wake_up.ring()
+        world.scheduler.wake_up.set()
         await until(lambda: world.bound() == {"first", "second"})
     assert not world.cluster.has_nominations
 
@@ -301,7 +301,7 @@ async def test_a_crash_leaves_no_trace_and_is_every_member_s_error(where: str) -
         assert nominated[0] == "n2"
         world.breaks.clear()
         world.now = 1.0
-        world.scheduler.wake_up.ring()
+        world.scheduler.wake_up.set()
         await until(lambda: world.bound() == {*MEMBERS})
     assert world.nodes["m3"] == "n2"
 
@@ -349,7 +349,7 @@ async def test_what_was_said_of_a_group_that_lacks_members_is_said_again() -> No
             await until(lambda: len(world.reports) == 3)
             with at_the_end_of_a_plan(lambda: world.lose("m3")):
                 world.see("single", group=None)
-                world.scheduler.wake_up.ring()
+                world.scheduler.wake_up.set()
                 await until(lambda: len(world.reports) == 10)
     assert any("at once; 3 fit" in text for name, text in world.reports if name == "m2")
     assert dict(world.reports) == {"m0": said, "m1": said, "m2": said, "single": "n0"}
@@ -377,7 +377,7 @@ async def test_members_that_are_all_gone_when_they_are_refused_are_no_error() ->
     async with running(world):
         with at_the_end_of_a_plan(lambda: world.lose(*MEMBERS)):
             world.see("single", group=None, created=1.0)
-            world.scheduler.wake_up.ring()
+            world.scheduler.wake_up.set()
             await until(lambda: "single" in world.bound())
     assert (world.surprises, [name for name, _ in world.reports]) == ({}, ["single"])
 
@@ -390,11 +390,11 @@ async def test_no_member_is_bound_that_waited_while_its_group_fell_apart(what_ha
     with mock.patch.object(group_attempt, "LOOK_AT_GROUPS", 0.0 if looks else 3600.0):
         async with running(world):
             world.see("x", group=None, devices=4)
-            world.scheduler.wake_up.ring()
+            world.scheduler.wake_up.set()
             await until(lambda: "x" in world.bound())
             for name in ("m0", "m1", "m2"):
                 world.see(name, group=attrs.evolve(FOUR, least=3), devices=4)
-            world.scheduler.wake_up.ring()
+            world.scheduler.wake_up.set()
             await until(lambda: world.scheduler.binding_cycle.fence.waiting_count == 3)
             for name in ("m1", "m2"):
                 world.lose(name)
@@ -473,13 +473,13 @@ async def test_a_group_waits_for_victims_that_are_leaving_already() -> None:
         async with running(world):
             for name in ("m0", "m1"):
                 world.see(name, group=two)
-            world.scheduler.wake_up.ring()
+            world.scheduler.wake_up.set()
             await until(lambda: {"m0", "m1"} <= dict(world.reports).keys())
             assert world.cluster.nominees_among({"uid-m0", "uid-m1"}) == {"uid-m0", "uid-m1"}
             for victim in victims:
                 world.cluster.remove_pod(victim.uid)
                 world.queue.note(ClusterEvent.ASSIGNED_POD_GONE, victim, on=world.cluster.node(victim.node_name))
-            world.scheduler.wake_up.ring()
+            world.scheduler.wake_up.set()
             await until(lambda: len(world.nodes) == 2)
     assert len(searches) == 1
 
@@ -526,7 +526,7 @@ async def test_a_single_pod_does_not_wait_behind_a_member_that_is_left_out() -> 
     async with running(world):
         await until(lambda: len(world.reports) == 4)
         world.see("single", group=None, namespace="other")
-        world.scheduler.wake_up.ring()
+        world.scheduler.wake_up.set()
         await until(lambda: len(world.reports) == 5)
         world.queue.groups.charge("default", 0, 1.0, world.now)
         world.cluster.put_node(node("n3", "trn1.32xlarge"))
@@ -540,11 +540,11 @@ async def test_the_only_member_of_an_inferred_group_is_tried_alone_after_the_bur
     world = jobs_on(0, "m0", group=words)
     async with running(world):
         world.now = 1.0
-        world.scheduler.wake_up.ring()
+        world.scheduler.wake_up.set()
         await until(lambda: len(world.reports) == 1)
         world.see("m1", group=words)
         world.now = 30.0
-        world.scheduler.wake_up.ring()
+        world.scheduler.wake_up.set()
         await until(lambda: len(world.reports) == 3)
     assert [text.partition(":")[0] for _, text in world.reports] == [
         "no nodes available to schedule pods",

@@ -183,7 +183,7 @@ class Chaos(Road):
             for bound in [known for known in self.stored.values() if known.node_name]:
                 if not bound.admitted:
                     self.write(attrs.evolve(bound, admitted=True))
-            self.scheduler.wake_up.ring()
+            self.scheduler.wake_up.set()
             await self.pass_time(11.0)
             busy = any(self.queue.count(place) for place in (Place.ACTIVE, Place.BACKOFF, Place.IN_FLIGHT))
             if not (busy or self.unseen or self.verb.calls or self.scheduler.binding_cycle.fence.waiting_count):

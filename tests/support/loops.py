@@ -1,5 +1,6 @@
 """A scheduling loop, and what a watch is handed to, around the stand-ins of a test; as `wiring` builds them."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ from neuron_scheduler.controllers.commitment import Announcer
 from neuron_scheduler.controllers.group_attempt import GroupAttempts
 from neuron_scheduler.controllers.observers import Observers, PodList
 from neuron_scheduler.controllers.pod_attempt import PodAttempts
-from neuron_scheduler.controllers.scheduling_loop import LoopBell, SchedulingLoop
+from neuron_scheduler.controllers.scheduling_loop import SchedulingLoop
 from neuron_scheduler.controllers.side_lane import SideLane
 from neuron_scheduler.controllers.watch_handler import WatchHandler
 from neuron_scheduler.kube.objects.base import Resource
@@ -78,9 +79,9 @@ def loop_of(
     fenced: bool = True,
 ) -> SchedulingLoop:
     """Return a loop; `parts` stands in for the binder, the volumes and the reporter."""
-    metrics, wake_up, warmup = Metrics(), LoopBell(), IndexWarmup()
+    metrics, wake_up, warmup = Metrics(), asyncio.Event(), IndexWarmup()
     errors = errors or UnexpectedErrors(metrics.count_unexpected_error)
-    queue.on_change = wake_up.ring
+    queue.on_change = wake_up.set
     shared: dict[str, Any] = {"cluster": cluster, "queue": queue, "clock": clock}
     cycle = BindingCycle(
         **shared, binder=parts, volumes=parts, reporter=parts, metrics=metrics, wall_clock=wall_clock,
@@ -93,7 +94,7 @@ def loop_of(
         pod_list=pod_list, warmup=warmup, errors=errors,
     )  # fmt: skip
     side_lane = SideLane(
-        **shared, profiles=profiles, warmup=warmup, on_ready=wake_up.ring, on_crash=attempts.handle_crash
+        **shared, profiles=profiles, warmup=warmup, on_ready=wake_up.set, on_crash=attempts.handle_crash
     )  # fmt: skip
     return SchedulingLoop(
         **shared, attempts=attempts, group_attempts=GroupAttempts(**shared, attempts=attempts, fence=cycle.fence),

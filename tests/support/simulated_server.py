@@ -120,9 +120,6 @@ class World:
             self.see_pod(attrs.evolve(known, terminating=True))
         return 0.0
 
-    def release(self, plan: VolumePlan) -> None:
-        """Never happens."""
-
     async def prepare(self, pod: Pod, plan: VolumePlan) -> BindOutcome | None:
         """Never happens."""
 
@@ -202,7 +199,7 @@ class World:
             self.time += BACKOFF
             self.admit_some()
             list(self.scheduler.binding_cycle.fence.expire())
-            self.scheduler.wake_up.ring()
+            self.scheduler.wake_up.set()
             for _ in range(TURNS):
                 await anyio.lowlevel.checkpoint()
             if not any(self.queue.count(place) for place in (Place.ACTIVE, Place.BACKOFF, Place.IN_FLIGHT)):
