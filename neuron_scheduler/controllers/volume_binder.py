@@ -15,11 +15,11 @@ import attrs
 
 from neuron_scheduler.cluster.changes import Change, Kinds, NodeGone, PodGone, StorageChanged
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Gone, Refused
-from neuron_scheduler.kube.writes.volume_writer import Failed, HeldBack, VolumeWriter, Written
+from neuron_scheduler.kube.writes.binder import BindOutcome, Gone, Refused
+from neuron_scheduler.kube.writes.volume_writer import VolumeWriter
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
-from neuron_scheduler.scheduling.cycle.volume_plan import KeptVolume, VolumePlan, release
+from neuron_scheduler.scheduling.cycle.volume_plan import KeptVolume, VolumePlan
 from neuron_scheduler.scheduling.plugins.static_volumes import mountable_nodes
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.metrics import Metrics
@@ -46,10 +46,6 @@ class VolumeBinder:
     clock: Callable[[], float]
     waiting: int = attrs.field(default=0, init=False)
     _wakes: dict[str, dict[anyio.Event, None]] = attrs.field(factory=dict, init=False)  # who waits longer wakes first
-
-    def release(self, plan: VolumePlan) -> None:
-        """Take back the assumptions of a plan, unless they are known to have been written."""
-        release(self.cluster, plan)
 
     def observe(self, change: Change) -> None:
         match change:
@@ -110,12 +106,12 @@ class VolumeBinder:
         )
         for name, write in writes:
             match await write():
-                case Written(resource_version=version):
-                    versions[name] = int(version or 0)
-                case Failed(message=message):
+                case int(version):
+                    versions[name] = version
+                case Refused(message=message):
                     return _refusal(message)
-                case HeldBack():
-                    return Fenced()
+                case fenced:
+                    return fenced
         return versions
 
     async def _wait_until_bound(self, pod: Pod, plan: VolumePlan, versions: Mapping[str, int]) -> BindOutcome | None:

@@ -15,10 +15,9 @@ from neuron_scheduler.cluster.changes import NodeGone, PodGone, StorageChanged
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.controllers.volume_binder import VolumeBinder
 from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Gone, Refused
-from neuron_scheduler.kube.writes.volume_writer import Failed, HeldBack, WriteOutcome, Written
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim, Storage
-from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan, reserve_volumes
+from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan, release, reserve_volumes
 from tests.support.builders import pod
 from tests.support.storage import claim, host, stored, volume, zoned
 
@@ -31,15 +30,15 @@ PREFIX = 'running PreBind plugin "VolumeBinding": '
 class FakeWriter:
     """Answers all writes with one outcome, and remembers them."""
 
-    outcome: WriteOutcome = attrs.field(factory=lambda: Written("10"))
+    outcome: int | Refused | Fenced = 10
     written: list[tuple[str, str]] = attrs.field(factory=list)
 
-    async def keep(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> WriteOutcome:
+    async def keep(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> int | Refused | Fenced:
         """Remember a volume and its claim."""
         self.written.append((volume.name, claim.key))
         return self.outcome
 
-    async def select_node(self, claim: PersistentVolumeClaim, node_name: str) -> WriteOutcome:
+    async def select_node(self, claim: PersistentVolumeClaim, node_name: str) -> int | Refused | Fenced:
         """Remember a claim and its node."""
         self.written.append((claim.key, node_name))
         return self.outcome
@@ -91,7 +90,7 @@ class Waiting:
 
 @asynccontextmanager
 async def waiting(
-    *storage: Storage, on: str = "a", of: Pod = P, outcome: WriteOutcome | None = None
+    *storage: Storage, on: str = "a", of: Pod = P, outcome: int | Refused | Fenced | None = None
 ) -> AsyncIterator[Waiting]:
     """Reserve the volumes of a pod, carry the plan out, and wait until nothing moves."""
     cluster = stored(NODES, *storage)
@@ -275,11 +274,11 @@ async def test_nobody_binds_the_volume() -> None:
 @pytest.mark.parametrize(
     ("outcome", "want"),
     [
-        (Failed("was modified"), Refused(0, f"{PREFIX}was modified")),
-        (HeldBack(), Fenced()),
+        (Refused(0, "was modified"), Refused(0, f"{PREFIX}was modified")),
+        (Fenced(), Fenced()),
     ],
 )
-async def test_a_write_that_fails(outcome: WriteOutcome, want: BindOutcome) -> None:
+async def test_a_write_that_fails(outcome: int | Refused | Fenced, want: BindOutcome) -> None:
     """There is nothing to wait for."""
     async with waiting(claim(class_name="gp3"), outcome=outcome) as waiter:
         assert waiter.outcome == want
@@ -289,7 +288,7 @@ async def test_a_write_after_one_that_failed() -> None:
     """No claim is tied to a node that the pod will perhaps not get."""
     both = attrs.evolve(P, constraints=attrs.evolve(P.constraints, volume_claims=("data", "logs")))
     local, logs = volume(on=host("a")), claim("logs", class_name="gp3")
-    async with waiting(claim(), local, logs, of=both, outcome=Failed("was modified")) as waiter:
+    async with waiting(claim(), local, logs, of=both, outcome=Refused(0, "was modified")) as waiter:
         assert waiter.writer.written == [("pv", "default/data")]
 
 
@@ -298,7 +297,7 @@ async def test_what_is_released_is_free_again() -> None:
     async with waiting(claim(), claim("other"), volume(on=host("a"))) as waiter:
         view = waiter.cluster.view
         assert not view.free_volumes(claim().wish).positive
-        waiter.binder.release(waiter.plan)
+        release(waiter.cluster, waiter.plan)
         assert view.free_volumes(claim().wish).positive
 
 

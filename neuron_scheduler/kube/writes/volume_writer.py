@@ -17,6 +17,7 @@ from neuron_scheduler.kube.http.client import MERGE_PATCH, Client
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.json_scanner import decode_in_steps
+from neuron_scheduler.kube.writes.binder import Fenced, Refused
 from neuron_scheduler.model.annotations import BOUND_BY_CONTROLLER, SELECTED_NODE
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
 from neuron_scheduler.telemetry.errors import ApiError, FencedError, UnreachableError
@@ -26,32 +27,13 @@ WRITES_AT_ONCE: Final = 8
 _ANSWER: Final = msgspec.json.Decoder(wire.Versioned)
 
 
-@attrs.frozen
-class Written:
-    """The object is as decided, in this version or an earlier one."""
-
-    resource_version: str
-
-
-@attrs.frozen
-class Failed:
-    """The object is not as decided, or may not be; the pod needs another decision."""
-
-    message: str
-
-
-@attrs.frozen
-class HeldBack:
-    """Nothing was sent: this replica may not write."""
-
-
-WriteOutcome = Written | Failed | HeldBack
-
-
 @attrs.define(eq=False, kw_only=True)
 class VolumeWriter:
     """
     Writes volumes and claims.
+
+    A write returns the version in which, or before which, the object is as decided. `Refused` says that it is not, or
+    may not be, and `Fenced` that nothing was sent: the pod needs another decision.
 
     Attributes:
         volume_by_name, claim_by_key: return an object as the watch shows it, by its name or key; None for none.
@@ -66,13 +48,13 @@ class VolumeWriter:
     timeout: float
     _limit: anyio.CapacityLimiter = attrs.field(factory=lambda: anyio.CapacityLimiter(WRITES_AT_ONCE), init=False)
 
-    async def keep(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> WriteOutcome:
+    async def keep(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> int | Refused | Fenced:
         """Keep a volume for a claim; the volume controller then binds the two."""
         stored = self.volume_by_name(volume.name)
         if stored is None or stored.uid != volume.uid or not stored.may_serve(claim):
-            return Failed(f"persistentvolume {volume.name!r} no longer serves claim {claim.key!r}")
+            return Refused(0, f"persistentvolume {volume.name!r} no longer serves claim {claim.key!r}")
         if stored.claim is not None and stored.claim.uid:
-            return Written(stored.resource_version)
+            return int(stored.resource_version)
         annotations = {BOUND_BY_CONTROLLER: "yes"} if stored.claim is None else {}
         reference = {
             "apiVersion": "v1",
@@ -85,7 +67,7 @@ class VolumeWriter:
         path = f"/api/v1/persistentvolumes/{volume.name}"
         return await self._patch(path, stored, annotations, spec={"claimRef": reference})
 
-    async def select_node(self, claim: PersistentVolumeClaim, node_name: str) -> WriteOutcome:
+    async def select_node(self, claim: PersistentVolumeClaim, node_name: str) -> int | Refused | Fenced:
         stored = self.claim_by_key(claim.key)
         if (
             stored is None
@@ -93,9 +75,9 @@ class VolumeWriter:
             or stored.selected_node not in (None, node_name)
             or (stored.volume_name and stored.selected_node is None)
         ):
-            return Failed(f"persistentvolumeclaim {claim.key!r} has changed since its node was selected")
+            return Refused(0, f"persistentvolumeclaim {claim.key!r} has changed since its node was selected")
         if stored.selected_node == node_name:
-            return Written(stored.resource_version)
+            return int(stored.resource_version)
         path = f"/api/v1/namespaces/{claim.namespace}/persistentvolumeclaims/{claim.name}"
         return await self._patch(path, stored, {SELECTED_NODE: node_name})
 
@@ -105,7 +87,7 @@ class VolumeWriter:
         stored: PersistentVolume | PersistentVolumeClaim,
         annotations: dict[str, str],
         **fields: dict[str, Any],
-    ) -> WriteOutcome:
+    ) -> int | Refused | Fenced:
         metadata = {"uid": stored.uid, "resourceVersion": stored.resource_version, "annotations": annotations}
         try:
             async with self._limit:
@@ -118,10 +100,10 @@ class VolumeWriter:
                     pool=Pool.BIND,
                     permit=self.may_bind,
                 )
-            return Written((await decode_in_steps(answer.body, _ANSWER)).metadata.resource_version)
+            return int((await decode_in_steps(answer.body, _ANSWER)).metadata.resource_version)
         except FencedError:
-            return HeldBack()
+            return Fenced()
         except ApiError as error:
-            return Failed(error.message or str(error))
+            return Refused(0, error.message or str(error))
         except (UnreachableError, ValueError, RecursionError) as error:
-            return Failed(str(error))
+            return Refused(0, str(error))

@@ -4,7 +4,8 @@ import anyio
 import attrs
 import pytest
 
-from neuron_scheduler.kube.writes.volume_writer import Failed, HeldBack, VolumeWriter, WriteOutcome, Written
+from neuron_scheduler.kube.writes.binder import Fenced, Refused
+from neuron_scheduler.kube.writes.volume_writer import VolumeWriter
 from neuron_scheduler.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim
 from tests.support.patience import PATIENCE
 from tests.support.scripted_server import Answer, Scripted, answer, hang, refuse, reset, scripted
@@ -22,7 +23,7 @@ WRITTEN = answer(f'{{"metadata": {{"name": "o", "managedFields": {DEEP}, "resour
 
 async def keep(
     *script: Answer, stored: PersistentVolume | None = VOLUME, may_bind: bool = True
-) -> tuple[WriteOutcome, Scripted]:
+) -> tuple[int | Refused | Fenced, Scripted]:
     """Keep the volume for the claim."""
     async with scripted(*script) as (server, client):
         writer = VolumeWriter(
@@ -37,7 +38,9 @@ async def keep(
     return outcome, server
 
 
-async def select(*script: Answer, stored: PersistentVolumeClaim | None = CLAIM) -> tuple[WriteOutcome, Scripted]:
+async def select(
+    *script: Answer, stored: PersistentVolumeClaim | None = CLAIM
+) -> tuple[int | Refused | Fenced, Scripted]:
     """Select a node for the claim."""
     async with scripted(*script) as (server, client):
         writer = VolumeWriter(
@@ -55,7 +58,7 @@ async def select(*script: Answer, stored: PersistentVolumeClaim | None = CLAIM) 
 async def test_a_volume_is_kept() -> None:
     """The patch has the claim, as the volume controller would write it, and the version as a precondition."""
     outcome, server = await keep(WRITTEN)
-    assert outcome == Written("9")
+    assert outcome == 9
     (seen,) = server.seen
     assert (seen.method, seen.path) == ("PATCH", "/api/v1/persistentvolumes/pv")
     assert seen.headers["Content-Type"] == "application/merge-patch+json"
@@ -81,7 +84,7 @@ async def test_a_volume_is_kept() -> None:
 async def test_a_volume_that_its_owner_keeps_for_the_claim() -> None:
     """The owner of the volume has written the claim's name; only the uid is added."""
     outcome, server = await keep(WRITTEN, stored=attrs.evolve(VOLUME, claim=ClaimRef("default/data")))
-    assert outcome == Written("9")
+    assert outcome == 9
     assert server.seen[0].json["spec"]["claimRef"]["uid"] == "uid-data"
     assert server.seen[0].json["metadata"]["annotations"] == {}
 
@@ -89,7 +92,7 @@ async def test_a_volume_that_its_owner_keeps_for_the_claim() -> None:
 async def test_a_node_is_selected() -> None:
     """An annotation is added to the existing ones."""
     outcome, server = await select(WRITTEN)
-    assert outcome == Written("9")
+    assert outcome == 9
     (seen,) = server.seen
     assert (seen.method, seen.path) == ("PATCH", "/api/v1/namespaces/default/persistentvolumeclaims/data")
     annotations = {"volume.kubernetes.io/selected-node": "n"}
@@ -99,8 +102,8 @@ async def test_a_node_is_selected() -> None:
 async def test_what_is_written_already() -> None:
     """A repeated write finds the work done, and sends nothing."""
     kept = attrs.evolve(VOLUME, claim=ClaimRef("default/data", "uid-data"), available=False)
-    assert (await keep(stored=kept))[0] == Written("8")
-    assert (await select(stored=attrs.evolve(CLAIM, selected_node="n", volume_name="made")))[0] == Written("5")
+    assert (await keep(stored=kept))[0] == 8
+    assert (await select(stored=attrs.evolve(CLAIM, selected_node="n", volume_name="made")))[0] == 5
 
 
 @pytest.mark.parametrize(
@@ -116,7 +119,7 @@ async def test_what_is_written_already() -> None:
 )
 async def test_a_volume_that_no_longer_serves(stored: PersistentVolume | None) -> None:
     """The pod needs another decision."""
-    assert (await keep(stored=stored))[0] == Failed(GONE)
+    assert (await keep(stored=stored))[0] == Refused(0, GONE)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +134,7 @@ async def test_a_volume_that_no_longer_serves(stored: PersistentVolume | None) -
 )
 async def test_a_claim_that_has_changed(stored: PersistentVolumeClaim | None) -> None:
     """The same."""
-    assert (await select(stored=stored))[0] == Failed(CHANGED)
+    assert (await select(stored=stored))[0] == Refused(0, CHANGED)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +145,7 @@ async def test_a_claim_that_has_changed(stored: PersistentVolumeClaim | None) ->
 async def test_a_write_that_fails(failing: Answer) -> None:
     """It is not sent again here: the next attempt finds what the watch shows then."""
     outcome, _ = await keep(failing)
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, Refused)
 
 
 async def test_a_short_timeout_bounds_the_write() -> None:
@@ -158,10 +161,10 @@ async def test_a_short_timeout_bounds_the_write() -> None:
         with anyio.fail_after(PATIENCE):
             outcome = await writer.keep(VOLUME, CLAIM)
     assert server.limits[-1] == 0.25
-    assert outcome == Failed("no answer in time to PATCH /api/v1/persistentvolumes/pv")
+    assert outcome == Refused(0, "no answer in time to PATCH /api/v1/persistentvolumes/pv")
 
 
 async def test_a_replica_that_may_not_write() -> None:
     """Nothing is sent."""
     outcome, server = await keep(may_bind=False)
-    assert (outcome, server.seen) == (HeldBack(), [])
+    assert (outcome, server.seen) == (Fenced(), [])
