@@ -174,7 +174,7 @@ def test_pods_that_come_and_go_cost_node_indexes_nothing() -> None:
     cluster.view.node_postings(_name)
     cluster.view.column(_cpu)
     cluster.put_pod(pod("p", cpu=1000, on="n"))
-    assert (len(cluster._table.of_nodes.log), len(cluster._table.of_rows.log)) == (0, 1)
+    assert (len(cluster._table.of_nodes.log._changes), len(cluster._table.of_rows.log._changes)) == (0, 1)
 
 
 def test_what_no_index_reads_is_not_logged() -> None:
@@ -184,7 +184,7 @@ def test_what_no_index_reads_is_not_logged() -> None:
     cluster.view.column(_cpu)
     cluster.put_pod(pod("p", cpu=1000, labels={"a": "b"}, on="n"))
     cluster.put_node(trn1())
-    assert (len(cluster._table.of_nodes.log), len(cluster._table.of_rows.log)) == (0, 0)
+    assert (len(cluster._table.of_nodes.log._changes), len(cluster._table.of_rows.log._changes)) == (0, 0)
     pod_info = cluster.pod_info("uid-p")
     assert pod_info is not None
     assert pod_info.pod.labels == {"a": "b"}

@@ -172,7 +172,7 @@ def test_an_unused_derived_index_is_dropped() -> None:
     for number in range(2000):
         cluster.put_pod(pod(f"p{number}", on="n0", cpu=1))
     assert not table._derived
-    assert len(table.log) <= indexes._FEWEST_LOGGED
+    assert len(table.log._changes) <= indexes._FEWEST_LOGGED
 
 
 def test_where_much_has_changed_a_derived_index_is_derived_again(evaluated: list[NodeInfo]) -> None:

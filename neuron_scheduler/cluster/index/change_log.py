@@ -27,9 +27,6 @@ class ChangeLog(Generic[_Change]):
     end: int = 0
     _changes: list[_Change] = attrs.field(factory=list)
 
-    def __len__(self) -> int:
-        return self.end - self.start
-
     def append(self, change: _Change, *, most: int | None = None) -> None:
         """Add a change; if there are then more than `most`, the older ones are dropped until half as many are left."""
         self._changes.append(change)

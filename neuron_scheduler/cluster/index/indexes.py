@@ -9,6 +9,7 @@ looked up by the identity of their definition: a function, or a callable that ex
 An index *derives* from another one if it differs from it for a few rows only: it is made from a copy.
 """
 
+from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
@@ -122,18 +123,27 @@ class Indexes(Generic[Row]):
 
     def get(self, definition: Callable[[Row], Any], index_type: type[Data]) -> Data:
         """Return an index that is up to date; it is built at once if it was not prepared."""
-        index, end = self._by_definition.get(definition), self.log.end
-        if index is None or index.position != end:
-            index = self._bring_up_to_date(index, definition, index_type)
-        index.last_used = end
+        if definition not in self._by_definition:
+            deque(self.prepare(definition, index_type), maxlen=0)
+            self._following.append(self._by_definition[definition])
+        index = self._by_definition[definition]
+        if index.position != self.log.end:
+            self._follow(index)
+        index.last_used = index.position
         data: Data = index.data
         return data
 
     def derive(self, derived: Derived, index_type: type[Data]) -> Data:
-        index, end = self._derived.get(derived), self.log.end
-        if index is None or index.position != end:
-            index = self._derive_again(index, derived, index_type)
-        index.last_used = end
+        """Return a derived index that is up to date: from the log, or derived again if that is less work."""
+        index = self._derived.get(derived)
+        lag = 0 if index is None else self.log.end - index.position
+        if index is None or (lag > _PATIENCE and lag > derived.changed_rows(self).bit_count()):
+            deque(self._build_derived(derived, index_type), maxlen=0)
+            index = self._derived[derived]
+            self._following.append(index)
+        if index.position != self.log.end:
+            self._follow(index)
+        index.last_used = index.position
         data: Data = index.data
         return data
 
@@ -188,7 +198,7 @@ class Indexes(Generic[Row]):
             index.position = log.end
         if log.end % _PATIENCE == 0:
             self._following = [index for index in self._following if log.end - index.last_used < _PATIENCE]
-        while len(log) > self._bound:
+        while log.end - log.start > self._bound:
             self._cut_log()
 
     def fork(self, rows: list[Row | None]) -> Self:
@@ -202,27 +212,9 @@ class Indexes(Generic[Row]):
             bound=self._bound,
         )
 
-    def _bring_up_to_date(
-        self, index: _Index | None, row_to: Callable[[Row], Any], index_type: type[Postings | Column]
-    ) -> _Index:
-        if index is None:
-            for _ in self.prepare(row_to, index_type):
-                pass
-            index = self._by_definition[row_to]
+    def _follow(self, index: _Index) -> None:
         _catch_up(index, self.log)
         self._following.append(index)
-        return index
-
-    def _derive_again(self, index: _Index | None, derived: Derived, index_type: type[Postings | Column]) -> _Index:
-        """Return a derived index that is up to date: from the log, or derived again if that is less work."""
-        lag = 0 if index is None else self.log.end - index.position
-        if index is None or (lag > _PATIENCE and lag > derived.changed_rows(self).bit_count()):
-            for _ in self._build_derived(derived, index_type):
-                pass
-            index = self._derived[derived]
-        _catch_up(index, self.log)
-        self._following.append(index)
-        return index
 
     def _build_derived(self, derived: Derived, index_type: type[Any]) -> Iterator[None]:
         """Make a derived index: from a copy of the other one if few rows differ, else from all rows."""

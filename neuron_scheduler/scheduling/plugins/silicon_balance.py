@@ -69,12 +69,10 @@ SURPLUS_OF_CPU, SURPLUS_OF_MEMORY = Surplus(CPU), Surplus(MEMORY)
 def prefer_balanced(view: View, pod: Pod, among: NodeSet) -> NodeSet:
     """Return the nodes whose imbalance grows least with a pod, counted in devices that it keeps from being used."""
     request = pod.neuron
-    if request is None:
+    if request is None or (among.bit_count() < 2 and among != view.live):  # a warm-up sees what any decision asks for
         return among
     cpu, memory = view.column(SURPLUS_OF_CPU), view.column(SURPLUS_OF_MEMORY)
     sizes, rest, best, least = view.node_postings(balance_size_of), among, among, None
-    if among.bit_count() < 2:
-        return among  # not before: a warm-up has to see all that another decision asks for
     for size in cast("set[Size]", sizes.values):
         alike = sizes.get(size) & rest
         if not alike:

@@ -230,7 +230,7 @@ class SchedulingQueue:
         if self._looks:
             self._go_on(next(iter(self._looks)))
         self._unschedulable.evaluate(now)
-        if not self._unschedulable.is_evaluated or not self._places.end_backoffs(now):
+        if not self._places.end_backoffs(now):
             return None
         self._flush(now)
         return self._take_best(now)

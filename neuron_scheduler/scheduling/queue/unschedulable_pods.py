@@ -146,11 +146,11 @@ class UnschedulablePods:
 
     def evaluate(self, now: float) -> None:
         """Ask the next lines; try the first pods of those that an event may help, on behalf of all their pods."""
-        self._go_on(now)
-        self.take_over()
-        if not self._waiting:
+        if not (self._waiting or self.to_go_on):
             self._steps = self._steps_above = 0
             return
+        self._go_on(now)
+        self.take_over()
         lines, left, unasked, events, count = self._next_lines(), AT_ONCE, _NOTHING, _NOTHING, 1
         while left > 0 and (line := next(lines, None)) is not None:
             first = line.pods.first()

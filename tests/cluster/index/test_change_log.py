@@ -24,7 +24,7 @@ def test_a_covered_position_has_all_changes_since(sequence: list[tuple[str, int 
         if step == "append":
             log.append(len(changes), most=number)
             changes.append(len(changes))
-            assert number is None or len(log) <= number
+            assert number is None or len(log._changes) <= number
         elif step == "skip":
             log.skip()
             changes.append(-1)
@@ -34,7 +34,7 @@ def test_a_covered_position_has_all_changes_since(sequence: list[tuple[str, int 
             log, before = log.fork(), log
             before.append(-2)
         assert log.end == len(changes)
-        assert len(log) == log.end - log.start
+        assert len(log._changes) == log.end - log.start
         for position in range(log.end + 1):
             if log.covers(position):
                 assert log.changes_since(position) == changes[position:]

@@ -124,7 +124,7 @@ def test_an_index_is_correct_when_it_is_used(sequence: list[tuple[str, int, int 
                 next(preparation, None)
         else:
             forks.append(table.fork(list(rows)))
-        assert len(table.log) <= table._bound
+        assert len(table.log._changes) <= table._bound
         assert len(table._by_definition) <= indexes._MOST_INDEXES
     for divisor, fork in enumerate(forks, start=1):
         check(fork, divisor % 11 + 1)
@@ -193,7 +193,7 @@ def test_without_indexes_nothing_is_logged() -> None:
     table: Indexes[Row] = Indexes([0])
     for row in range(100):
         table.record(Slot(0), row, row + 1)
-    assert not table.log
+    assert not table.log._changes
 
 
 def test_an_unused_index_is_dropped() -> None:

@@ -48,12 +48,14 @@ def test_a_decision_builds_no_index_after_a_warm_up(seed: int, monkeypatch: pyte
         warmup = IndexWarmup()
         list(warmup.prepare(cluster, pending, PROFILE))
         with monkeypatch.context() as patch:
-            patch.setattr(Indexes, "_bring_up_to_date", _refuse)
+            patch.setattr(Indexes, "prepare", _refuse)
+            patch.setattr(Indexes, "_follow", _refuse)
             patch.setattr(Totals, "_build", _refuse)
             select_node(cluster, pending, PROFILE)
         list(warmup.prepare_refusal(cluster, pending, PROFILE))
         with monkeypatch.context() as patch:
-            patch.setattr(Indexes, "_bring_up_to_date", _refuse)
+            patch.setattr(Indexes, "prepare", _refuse)
+            patch.setattr(Indexes, "_follow", _refuse)
             warmed_up = decide(cluster, pending)
         assert warmed_up == decide(_with_nodes_aside(cluster_of(nodes, bound), aside), pending)
 
