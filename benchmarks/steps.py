@@ -31,7 +31,7 @@ from neuron_scheduler.explain.fleet import fleet
 from neuron_scheduler.explain.why import explain_pod
 from neuron_scheduler.kube.http.client import Response
 from neuron_scheduler.kube.watch import informer
-from neuron_scheduler.kube.watch.informer import Informer, ListPage
+from neuron_scheduler.kube.watch.informer import Informer
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS
 from neuron_scheduler.serving.questions import MOST_PICTURED
 from tests.control_plane.objects import node_manifest, pod_manifest
@@ -160,14 +160,14 @@ class World(Fleet):
         gc.collect()  # what the benchmark has made is frozen
         gc.collect()  # of nothing: the next one looks at few objects
 
-        async def pages(_client: object, resource: Any) -> AsyncIterator["ListPage[Any]"]:
+        async def pages(_client: object, resource: Any) -> AsyncIterator[tuple[list[Any], str]]:
             for first in range(0, len(encoded), informer.PAGE):
                 page = []
                 for number, text in enumerate(encoded[first : first + informer.PAGE]):
                     page.append(resource.decode(text))
                     if number % informer.BATCH == 0:
                         await anyio.lowlevel.checkpoint()
-                yield ListPage(page, "1", "")
+                yield page, "1"
 
         self.steps.kind = kind
         await anyio.lowlevel.checkpoint()

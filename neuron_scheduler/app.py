@@ -95,7 +95,6 @@ async def build(config: Config, requests: StopRequests) -> AsyncIterator["App"]:
     async with Client(
         connection=connection,
         on_request=metrics.count_request,
-        on_answer=metrics.observe_request,
         qps=config.kube_api_qps,
         burst=config.kube_api_burst,
         bind_concurrency=config.bind_concurrency,

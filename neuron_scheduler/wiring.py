@@ -34,7 +34,7 @@ from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pod_groups import POD_GROUPS
 from neuron_scheduler.kube.objects.pods import pods_through
 from neuron_scheduler.kube.objects.watched import OTHER_KINDS
-from neuron_scheduler.kube.pod_reads import PodFailures
+from neuron_scheduler.kube.pod_reads import failure_of
 from neuron_scheduler.kube.watch.informer import Informer, sync_problem
 from neuron_scheduler.kube.watch.object_store import T
 from neuron_scheduler.kube.writes.binder import Binder
@@ -162,7 +162,7 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
     )
     rejections = Rejections(
         cluster=cluster,
-        failures=PodFailures(client=client),
+        failure_of=partial(failure_of, client),
         metrics=metrics,
         version=lambda: pods.version,
         scheduler_names=profiles.keys(),

@@ -101,7 +101,7 @@ async def list_all(client: Client, resource: Resource[T]) -> list[Decoded[T]]:
 
 
 async def _list_once(client: Client, resource: Resource[T]) -> list[Decoded[T]]:
-    return [decoded async for page in pages(client, resource) for decoded in page.objects]
+    return [decoded async for objects, _ in pages(client, resource) for decoded in objects]
 
 
 def _left_out(resource: Resource[Any], reason: str) -> str:

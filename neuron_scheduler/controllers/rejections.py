@@ -10,7 +10,7 @@ Only a pod that left the watch before it had started may have been rejected. The
 """
 
 import asyncio
-from collections.abc import Callable, Container
+from collections.abc import Awaitable, Callable, Container
 from typing import ClassVar, Final
 
 import anyio
@@ -20,8 +20,9 @@ from neuron_scheduler.cluster.changes import Change, Kinds, NodeGone, PodGone
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.kube.http.pacing import TokenBucket
-from neuron_scheduler.kube.pod_reads import Failure, PodFailures
+from neuron_scheduler.kube.pod_reads import Failure
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS
+from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_NAMES
 from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.telemetry import logs
@@ -74,6 +75,7 @@ class Rejections:
     Sets nodes aside, and ends that after a while, as long as it runs.
 
     Attributes:
+        failure_of: returns how a pod had failed at a version of the watch (`kube/pod_reads`).
         version: returns the resource version of the watch event that is handled now.
         scheduler_names: pods of these schedulers count even without Neuron.
         may_bind: whether this replica leads.
@@ -82,7 +84,7 @@ class Rejections:
     OBSERVES: ClassVar[Kinds] = (PodGone, NodeGone)
 
     cluster: Cluster
-    failures: PodFailures
+    failure_of: Callable[[Pod, str], Awaitable[Failure | None]]
     metrics: Metrics
     version: Callable[[], str]
     scheduler_names: Container[str]
@@ -141,7 +143,7 @@ class Rejections:
             pod_info, version = await self._departed.get()
             pod = pod_info.pod
             try:
-                failure = await self.failures.read(pod, version)
+                failure = await self.failure_of(pod, version)
                 if failure is not None and (reason := rejection(failure)):
                     self._handle_rejection(pod_info, failure, reason)
             except (ApiError, UnreachableError) as error:

@@ -45,32 +45,24 @@ class _Pods(Wire):
 _PODS: Final = msgspec.json.Decoder(_Pods)
 
 
-@attrs.frozen(kw_only=True)
-class PodFailures:
-    """Reads failures from the API server."""
+async def failure_of(client: Client, pod: Pod, version: str) -> Failure | None:
+    """
+    Return how the pod had failed at a version of the watch; None if it had not failed or did not exist.
 
-    client: Client
-
-    async def read(self, pod: Pod, version: str) -> Failure | None:
-        """
-        Return how the pod had failed at a version of the watch; None if it had not failed or did not exist.
-
-        Raises:
-            ApiError, UnreachableError: as the client; the version may be compacted after some minutes (410).
-        """
-        params = {
-            "fieldSelector": f"metadata.name={pod.name}",
-            "resourceVersion": version,
-            "resourceVersionMatch": "Exact",
-        }
-        answer = await self.client.request(
-            "GET", f"/api/v1/namespaces/{pod.namespace}/pods", params=params, timeout=TIMEOUT
-        )
-        try:
-            pods = await decode_in_steps(answer.body, _PODS)
-        except (ValueError, RecursionError) as error:
-            raise UnreachableError(f"the answer cannot be read: {error}") from error
-        for item in pods.items or ():
-            if item.metadata.uid == pod.uid and item.status.phase == "Failed":
-                return Failure(item.status.reason or "", item.status.message or "")
-        return None
+    Raises:
+        ApiError, UnreachableError: as the client; the version may be compacted after some minutes (410).
+    """
+    params = {
+        "fieldSelector": f"metadata.name={pod.name}",
+        "resourceVersion": version,
+        "resourceVersionMatch": "Exact",
+    }
+    answer = await client.request("GET", f"/api/v1/namespaces/{pod.namespace}/pods", params=params, timeout=TIMEOUT)
+    try:
+        pods = await decode_in_steps(answer.body, _PODS)
+    except (ValueError, RecursionError) as error:
+        raise UnreachableError(f"the answer cannot be read: {error}") from error
+    for item in pods.items or ():
+        if item.metadata.uid == pod.uid and item.status.phase == "Failed":
+            return Failure(item.status.reason or "", item.status.message or "")
+    return None

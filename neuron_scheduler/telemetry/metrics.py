@@ -268,12 +268,11 @@ class Metrics:
         if failed:
             self._volume_errors("bind").inc()
 
-    def count_request(self, code: str, method: str) -> None:
+    def count_request(self, code: str, method: str, seconds: float | None) -> None:
         """Count one answer of the API server; `code` is the status, or `<error>` where there was none."""
         self._count_request(code, method, self.api_host)
-
-    def observe_request(self, method: str, seconds: float) -> None:
-        self._request_seconds(method, self.api_host).observe(seconds)
+        if seconds is not None:  # else it was a list or a watch
+            self._request_seconds(method, self.api_host).observe(seconds)
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
         """Return all metrics as Prometheus reads them, and their content type, in the format `accept` asks for."""

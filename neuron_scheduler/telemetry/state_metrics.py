@@ -11,7 +11,6 @@ from typing import Any, Final
 import attrs
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-QUEUES: Final = ("active", "backoff", "unschedulable", "gated")
 _EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
@@ -25,10 +24,6 @@ def _gauge(name: str, text: str, *labels: str, family: type[Metric] = GaugeMetri
     return attrs.field(**{"default": _EMPTY if labels else 0} | options, metadata=metadata)
 
 
-def _all_queues(counts: Mapping[str, int]) -> Mapping[str, int]:
-    return dict.fromkeys(QUEUES, 0) | dict(counts)
-
-
 @attrs.frozen
 class State:
     """
@@ -37,9 +32,7 @@ class State:
     A metric is declared once, here. The order of the declarations is that of /metrics.
     """
 
-    pending_pods: Mapping[str, int] = _gauge(
-        "scheduler_pending_pods", "Pending pods, by queue.", "queue", converter=_all_queues
-    )
+    pending_pods: Mapping[str, int] = _gauge("scheduler_pending_pods", "Pending pods, by queue.", "queue")
     unschedulable_pods: Mapping[tuple[str, str], int] = _gauge(
         "scheduler_unschedulable_pods", "Unschedulable pods, by the plugin that refused them last.", "plugin", "profile"
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -15,7 +15,7 @@ from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.controllers import rejections
 from neuron_scheduler.controllers.rejections import LASTING, READS_AT_ONCE, Rejections, rejection
 from neuron_scheduler.kube.objects.nodes import NODES
-from neuron_scheduler.kube.pod_reads import Failure, PodFailures
+from neuron_scheduler.kube.pod_reads import Failure
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
@@ -49,7 +49,7 @@ class World:
             self.cluster.put_node(node(name, "trn1.32xlarge"))
         self.rejections = Rejections(
             cluster=self.cluster,
-            failures=cast(PodFailures, self),
+            failure_of=self.read,
             metrics=self.metrics,
             version=lambda: "41",
             scheduler_names={"my-scheduler"},

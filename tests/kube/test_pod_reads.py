@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from neuron_scheduler.kube.pod_reads import Failure, PodFailures
+from neuron_scheduler.kube.pod_reads import Failure, failure_of
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
 from tests.support.scripted_server import Answer, answer, refuse, scripted
@@ -37,7 +37,7 @@ def stored_pod(uid: str = "u1", **status: Any) -> dict[str, Any]:
 async def test_what_became_of_it(script: Answer, want: Failure | None) -> None:
     """Only a pod that existed at that version, and had failed, has a failure."""
     async with scripted(script) as (server, client):
-        assert await PodFailures(client=client).read(POD, "41") == want
+        assert await failure_of(client, POD, "41") == want
     (request,) = server.seen
     assert (request.method, request.path) == ("GET", "/api/v1/namespaces/d/pods")
     assert request.query == {
@@ -52,7 +52,7 @@ async def test_a_user_hides_no_failure() -> None:
     text = json.dumps({"kind": "PodList", "items": [stored_pod(**REJECTED)]})
     deep = text.replace('"metadata": {', f'"metadata": {{"managedFields": {"[" * 200_000 + "]" * 200_000}, ', 1)
     async with scripted(answer(deep)) as (_, client):
-        assert await PodFailures(client=client).read(POD, "41") == Failure(REJECTED["reason"], REJECTED["message"])
+        assert await failure_of(client, POD, "41") == Failure(REJECTED["reason"], REJECTED["message"])
 
 
 @pytest.mark.parametrize(
@@ -68,4 +68,4 @@ async def test_what_is_no_answer(script: Answer, error: type[Exception]) -> None
     """Then the failure is unknown, which is not the same as no failure."""
     async with scripted(script) as (_, client):
         with pytest.raises(error):
-            await PodFailures(client=client).read(POD, "41")
+            await failure_of(client, POD, "41")

@@ -22,7 +22,7 @@ def busy() -> Metrics:
         lambda: State(leader=True, unknown_holders_by_node={"(others)": 2, 'a"\\\n': 1}, log_lines_dropped=3),
         tuple,
     )
-    metrics.observe_request("POST", 0.02)
+    metrics.count_request("201", "POST", 0.02)
     metrics.count_malformed("pods")
     metrics.count_attempt("scheduled", 'q"', 0.1)
     return metrics

@@ -77,8 +77,7 @@ def test_binding_volumes_is_counted_and_timed() -> None:
 def test_names_of_kube_scheduler() -> None:
     """Labels and buckets of requests are upstream's."""
     metrics = Metrics(api_host="h")
-    metrics.observe_request("POST", 0.02)
-    metrics.count_request("201", "POST")
+    metrics.count_request("201", "POST", 0.02)
     seen = samples(metrics)
     assert seen['rest_client_requests_total{code="201",host="h",method="POST"}'] == 1
     name = "rest_client_request_duration_seconds_bucket"
@@ -101,7 +100,7 @@ def test_the_state_is_asked_for_at_every_scrape() -> None:
     metrics.ask(
         lambda: State(
             leader=True,
-            pending_pods={"active": 2},
+            pending_pods={"active": 2, "gated": 0},
             unknown_holders=7,
             neuron_pods_waiting={("capacity", "device", "16"): 18},
             log_lines_dropped=13,

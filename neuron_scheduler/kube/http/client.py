@@ -112,16 +112,14 @@ class Client:
     Requests to one API server; an async context manager that owns its connections.
 
     Attributes:
-        on_request: called with the status code (`<error>` without one) and the method of every request.
-        on_answer: called with the method and the seconds until the head of the answer, or the failure, of every request
-            that is no stream.
+        on_request: called with the status code (`<error>` without one) and the method of every request, and the seconds
+            until the head of the answer, or the failure; None for a stream.
         qps, burst: limit on writes other than those to the Lease; 0 for none.
         bind_concurrency: first tries of Bindings at once, each on its own connection; 0 for a client that sends none.
     """
 
     connection: Connection
-    on_request: Callable[[str, str], None] | None = None
-    on_answer: Callable[[str, float], None] | None = None
+    on_request: Callable[[str, str, float | None], None] | None = None
     qps: float = 0.0
     burst: int = 1
     bind_concurrency: int = 0
@@ -259,9 +257,7 @@ class Client:
 
     def _count(self, request: _Request, code: str, seconds: float) -> None:
         if self.on_request is not None:
-            self.on_request(code, request.method)
-        if self.on_answer is not None and request.read_timeout is None:
-            self.on_answer(request.method, seconds)
+            self.on_request(code, request.method, seconds if request.read_timeout is None else None)
 
     def _encode(self, request: _Request, authorization: str | None) -> bytes:
         fields = _common_fields(

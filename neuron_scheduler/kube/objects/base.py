@@ -39,7 +39,7 @@ LONGEST_NAME: Final = 253
 """Characters of the longest name (`DNS1123SubdomainMaxLength` in `apimachinery/pkg/util/validation`)."""
 
 _IDENTITY: Final = msgspec.json.Decoder(wire.PartialObject)
-_PLACED: Final = msgspec.json.Decoder(wire.Placed)
+_PLACED: Final = msgspec.json.Decoder(wire.PlacedSpec)
 
 
 def byte_bounded_memo(*, most: int = MOST, longest: int = LONGEST) -> Callable[[Callable[[K], V]], Callable[[K], V]]:

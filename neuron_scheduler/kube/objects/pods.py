@@ -10,12 +10,10 @@ from operator import attrgetter
 from typing import Any, Final
 
 import attrs
-import msgspec
 
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Malformed, Resource, byte_bounded_memo, intern, labels, share
 from neuron_scheduler.kube.objects.groups.dialects import SIGNS, group_of, rank_of
-from neuron_scheduler.kube.objects.json_scanner import decode_in_steps
 from neuron_scheduler.kube.objects.pod_limits import fewer_labels, size_of, without_restrictions
 from neuron_scheduler.kube.objects.pod_spec import constraints, fields_of_spec, images, is_individual, spec_key
 from neuron_scheduler.kube.objects.wire import Condition, OwnerReference
@@ -23,8 +21,6 @@ from neuron_scheduler.model.annotations import ALLOCATION_KEYS, NEURON_ALLOCATED
 from neuron_scheduler.model.devices import ClaimReference
 from neuron_scheduler.model.pod import Owner, Pod, PodCondition
 from neuron_scheduler.model.selectors import NO_LABELS
-
-_PLACED: Final = msgspec.json.Decoder(wire.ReadBackPod)
 
 TERMINAL: Final = ("Succeeded", "Failed")
 PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
@@ -165,11 +161,6 @@ PODS: Final[Resource[Pod]] = Resource(
     is_same=lambda old, new: bool(_COMPARED(old) == _COMPARED(new)),
     params={"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"},
 )
-
-
-async def stored_pod(body: bytes) -> wire.ReadBackPod:
-    """Return the pod in an answer, however deep its `managedFields` are; else its Binding would stay in doubt."""
-    return await decode_in_steps(body, _PLACED)
 
 
 def unreadable_pod(malformed: Malformed) -> Pod:

@@ -22,7 +22,6 @@ from neuron_scheduler.model.selectors import (
     parse_int64,
 )
 
-MOST_REQUIREMENTS: Final = 5000  # of one label selector of a pod, whose limits are below that: about 10 ms to read
 _MOST_OF_OTHERS: Final = 500  # with the values: each volume, or each pod, may be compared with each claim or budget
 _OPERATORS: Final = {operator.value: operator for operator in Operator}
 _EFFECTS: Final = {effect.value: effect for effect in Effect}
@@ -35,12 +34,10 @@ def label_selector(selector: wire.Selector | None) -> LabelSelector | None:
     Return the label selector, None if there is none.
 
     Raises:
-        ValueError: an operator or a value cannot be read, or there are too many.
+        ValueError: an operator or a value cannot be read.
     """
     if selector is None:
         return None
-    if len(selector.match_labels or ()) + len(selector.match_expressions or ()) > MOST_REQUIREMENTS:
-        raise ValueError(f"a label selector has more than {MOST_REQUIREMENTS} requirements")
     requirements = [requirement((key, "In", (value,))) for key, value in (selector.match_labels or {}).items()]
     expressions = selector.match_expressions or ()
     requirements.extend(requirement((e.key, e.operator, tuple(e.values or ()))) for e in expressions)
@@ -51,13 +48,12 @@ def label_selector(selector: wire.Selector | None) -> LabelSelector | None:
 
 
 def selector_of_others(selector: wire.Selector | None) -> LabelSelector | None:
-    """As `label_selector`, for an object that may be compared with all pods or volumes; the same errors."""
+    """As `label_selector`, of what is no pod and has no `pod_limits`; ValueError also for too many parts."""
     expressions = (selector.match_expressions or ()) if selector is not None else ()
     values = sum(len(expression.values or ()) for expression in expressions)
-    read = label_selector(selector)
-    if read is not None and len(read.requirements) + values > _MOST_OF_OTHERS:
+    if selector is not None and len(selector.match_labels or ()) + len(expressions) + values > _MOST_OF_OTHERS:
         raise ValueError(f"a label selector has more than {_MOST_OF_OTHERS} requirements and values")
-    return read
+    return label_selector(selector)
 
 
 def node_term(term: wire.NodeTerm) -> NodeSelectorTerm:

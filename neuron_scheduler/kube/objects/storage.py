@@ -9,7 +9,7 @@ import msgspec
 
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.base import Resource, intern, key_of, labels, reference
-from neuron_scheduler.kube.objects.selectors import label_selector, node_term, selector_of_others
+from neuron_scheduler.kube.objects.selectors import node_term, selector_of_others
 from neuron_scheduler.kube.objects.wire import InTree, NodeTerms, ObjectMeta, Wire
 from neuron_scheduler.model.annotations import BETA_STORAGE_CLASS, BIND_COMPLETED, MIGRATED_PLUGINS, SELECTED_NODE
 from neuron_scheduler.model.node import BETA_REGION_LABEL, BETA_ZONE_LABEL, REGION_LABEL, ZONE_LABEL
@@ -335,7 +335,7 @@ def _csi_driver(driver: _Driver) -> CSIDriver:
 def _capacity(capacity: _Capacity) -> CSIStorageCapacity:
     meta = capacity.metadata
     largest = capacity.capacity if capacity.maximum_volume_size is None else capacity.maximum_volume_size
-    topology = label_selector(capacity.node_topology)
+    topology = selector_of_others(capacity.node_topology)
     return CSIStorageCapacity(
         uid=meta.uid,
         name=f"\n{key_of(meta.namespace, meta.name)}",  # no claim can name it: a `reference` has no line break

@@ -99,12 +99,6 @@ class Identity(Wire):
     resource_version: str = ""
 
 
-class Placed(Wire):
-    """The part of a pod's `spec` that says where it is."""
-
-    node_name: str | None = None
-
-
 class PartialObject(Wire):
     """What is read of an object that cannot be read as a whole."""
 

@@ -75,24 +75,9 @@ class DeadEndError(UnreachableError):
     """A watch cannot continue from its version: only a list helps."""
 
 
-@attrs.frozen
-class ListPage(Generic[V]):
+async def pages(client: Client, resource: Resource[V]) -> AsyncIterator[tuple[Sequence[Decoded[V]], str]]:
     """
-    One page of a list.
-
-    Attributes:
-        version: of the list, the same on each of its pages.
-        token: of the next page; empty on the last.
-    """
-
-    objects: Sequence[Decoded[V]]
-    version: str
-    token: str
-
-
-async def pages(client: Client, resource: Resource[V]) -> AsyncIterator[ListPage[V]]:
-    """
-    Yield all pages of one consistent list.
+    Yield the objects of each page of one consistent list, and its version.
 
     client-go's pager (`tools/pager/pager.go`) counts objects; 500 pods of a megabyte would be half a gigabyte. A page
     that is too large, or does not come, is requested with a smaller limit over another connection, down to one object.
@@ -110,7 +95,7 @@ async def pages(client: Client, resource: Resource[V]) -> AsyncIterator[ListPage
         limit = min(PAGE, max(1, PAGE_BYTES * len(items) // len(body)))
         ahead = asyncio.create_task(_page(client, resource, limit, token)) if token else None
         try:
-            yield ListPage(await _decode(resource, items, len(body)), listed.metadata.resource_version, token)
+            yield await _decode(resource, items, len(body)), listed.metadata.resource_version
             if ahead is None:
                 return
             body = await ahead
@@ -427,9 +412,8 @@ class Informer(Generic[T]):
 
     async def _pages(self) -> tuple[Sequence[list[Decoded[T]]], str]:
         listed, version = list[list[Decoded[T]]](), ""
-        async for page in pages(self.client, self.resource):
-            listed.append(sorted(page.objects, key=self.resource.position, reverse=True))
-            version = page.version
+        async for objects, version in pages(self.client, self.resource):  # noqa: B007 - of all pages
+            listed.append(sorted(objects, key=self.resource.position, reverse=True))
         return listed, version
 
     async def _replace(self, listed: Sequence[list[Decoded[T]]]) -> None:

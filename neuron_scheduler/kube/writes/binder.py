@@ -19,7 +19,8 @@ from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.http.pacing import Backoff
 from neuron_scheduler.kube.http.pools import Pool
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.pods import annotations_size, stored_pod
+from neuron_scheduler.kube.objects.json_scanner import decode_in_steps
+from neuron_scheduler.kube.objects.pods import annotations_size
 from neuron_scheduler.model.annotations import NEURON_ALLOCATED
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.telemetry import logs
@@ -43,6 +44,7 @@ TOO_LARGE: Final = (
     "the pod is too large: etcd cannot store it with the annotations of its Binding; remove annotations or labels from "
     "it, or create it again with less in its spec"
 )
+_STORED: Final = msgspec.json.Decoder(wire.ReadBackPod)
 _LOST: Final = ApiError(409, message="the chosen node is gone, or another machine")
 
 log = logs.logger(__name__)
@@ -282,7 +284,7 @@ class Binder:
         outcome: BindOutcome | None = None
         try:
             answer = await self.client.request("GET", binding.path, timeout=READ_TIMEOUT)
-            outcome = _outcome_in(await stored_pod(answer.body), binding, conflict) or lost
+            outcome = _outcome_in(await decode_in_steps(answer.body, _STORED), binding, conflict) or lost
         except ApiError as error:
             outcome = Gone() if error.is_gone("pods", binding.pod.name, binding.pod.uid) else None
         except (UnreachableError, ValueError, RecursionError):

@@ -96,10 +96,13 @@ async def test_no_exception_of_a_library_ends_more_than_its_request(
     """An invalid answer to a write is an outcome in doubt, and is counted as a request without an answer."""
     counted: list[tuple[str, str]] = []
 
+    def count(code: str, method: str, _seconds: float | None) -> None:
+        counted.append((code, method))
+
     async def fail(*_: object, **__: object) -> None:
         raise RuntimeError("the handler is closed")
 
-    async with scripted(proxied=proxied, on_request=lambda code, method: counted.append((code, method))) as (_, client):
+    async with scripted(proxied=proxied, on_request=count) as (_, client):
         monkeypatch.setattr(KeptConnections, "exchange", fail)
         monkeypatch.setattr(client._sessions[Pool.API], "_request", fail)
         with pytest.raises(UnreachableError, match="POST /x"):

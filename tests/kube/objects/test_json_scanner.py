@@ -9,7 +9,6 @@ from hypothesis import example, given, strategies as st
 
 from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.kube.objects.json_scanner import decode_at_once, decode_in_steps, shallow
-from neuron_scheduler.kube.objects.pods import stored_pod
 
 JSON = st.recursive(
     st.none()
@@ -23,6 +22,7 @@ JSON = st.recursive(
 FLAT = '{"kind": "Pod", "metadata": {"name": "p", "uid": "u1", "managedFields": []}, "spec": {"nodeName": "n1"}}'
 # Deeper than any Python lets the decoder go: 3.11 stops at about a thousand levels, 3.13 at ten thousand.
 NESTED = "[" * 200_000 + "]" * 200_000
+POD = msgspec.json.Decoder(wire.ReadBackPod)
 
 
 def is_cut(value: Any, cut: Any, levels: int) -> bool:
@@ -63,7 +63,7 @@ def test_any_bytes(noise: bytes) -> None:
 async def test_deep_fields_change_nothing(at: str) -> None:
     """A pod is read back as without them, and so is any other object."""
     deep = FLAT.replace(at, f'"x": {NESTED}, {at}')
-    assert await stored_pod(deep.encode()) == await stored_pod(FLAT.encode())
+    assert await decode_in_steps(deep.encode(), POD) == await decode_in_steps(FLAT.encode(), POD)
     uid = msgspec.json.Decoder(wire.PartialObject)
     assert await decode_in_steps(deep.encode(), uid) == await decode_in_steps(FLAT.encode(), uid)
 
@@ -76,7 +76,7 @@ async def test_deep_fields_change_nothing(at: str) -> None:
 async def test_what_is_no_pod(text: str) -> None:
     """It raises an error that its callers expect."""
     with pytest.raises(ValueError, match=r"JSON|missing|truncated"):
-        await stored_pod(text.encode())
+        await decode_in_steps(text.encode(), POD)
 
 
 HALVES = [r"\ud800", r"\uDFFF", r"\ud800\ud800", r"\udc00\ud800 ", r"\\\ud9ab", r"\"\ud800\""]
@@ -88,7 +88,7 @@ async def test_half_a_character_changes_nothing(half: str) -> None:
     odd = FLAT.replace('"managedFields": []', f'"managedFields": [{{"{half}": ["{half}"]}}]')
     with pytest.raises(msgspec.DecodeError):
         msgspec.json.decode(odd, type=wire.PartialObject)
-    assert await stored_pod(odd.encode()) == await stored_pod(FLAT.encode())
+    assert await decode_in_steps(odd.encode(), POD) == await decode_in_steps(FLAT.encode(), POD)
 
 
 @given(st.text(), st.sampled_from(HALVES), st.text())

@@ -1,7 +1,7 @@
 """List and watch over a real socket, with everything that can go wrong."""
 
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -13,7 +13,7 @@ from aiohttp import web
 
 from neuron_scheduler.kube.http.pacing import Backoff
 from neuron_scheduler.kube.http.pools import READ_BUFFER
-from neuron_scheduler.kube.objects.base import Malformed
+from neuron_scheduler.kube.objects.base import Decoded, Malformed
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.watch import informer as informer_module
 from neuron_scheduler.kube.watch.informer import (
@@ -27,7 +27,6 @@ from neuron_scheduler.kube.watch.informer import (
     WATCH_SECONDS,
     WATCH_SLACK,
     Informer,
-    ListPage,
     pages,
     read_line,
 )
@@ -422,9 +421,9 @@ class Paging:
         return web.Response(text=f'{{"kind":"PodList","metadata":{metadata},"items":[{items}]}}')
 
 
-async def listed(*script: Answer) -> list[ListPage[Pod]]:
+async def listed(*script: Answer) -> list[Sequence[Decoded[Pod]]]:
     async with scripted(*script) as (_, client):
-        return [page async for page in pages(client, PODS)]
+        return [objects async for objects, _ in pages(client, PODS)]
 
 
 def large(name: str, megabytes: float) -> str:
@@ -440,9 +439,9 @@ async def test_pages_are_as_large_as_their_objects_allow() -> None:
     )
     pages = await listed(*[paging.page] * 20)
 
-    assert sum(len(page.objects) for page in pages) == 812
+    assert sum(map(len, pages)) == 812
     assert paging.limits[0] == PAGE
-    assert all(isinstance(decoded.value, Pod) for page in pages for decoded in page.objects)
+    assert all(isinstance(decoded.value, Pod) for page in pages for decoded in page)
 
 
 async def test_a_page_that_is_too_large_is_requested_with_a_smaller_limit() -> None:
@@ -450,7 +449,7 @@ async def test_a_page_that_is_too_large_is_requested_with_a_smaller_limit() -> N
     paging = Paging([large(f"a{number}", 6) for number in range(9)])
     pages = await listed(*[paging.page] * 20)
 
-    assert [decoded.key for page in pages for decoded in page.objects] == [f"default/a{number}" for number in range(9)]
+    assert [decoded.key for page in pages for decoded in page] == [f"default/a{number}" for number in range(9)]
     assert paging.limits[:3] == [PAGE, PAGE // 8, PAGE // 64]
     assert set(paging.limits[4:]) == {1}
     assert PAGE_BYTES // (6 << 20) == 1
@@ -463,14 +462,15 @@ async def test_objects_of_any_depth() -> None:
     broken = json.dumps(pod("b", spec={"nodeName": "n1", "containers": "HERE"})).replace('"HERE"', deep)
     half = json.dumps(pod("h", metadata={"managedFields": "\ud800"}))
     paging = Paging([json.dumps(pod("0")), managed, broken, half, json.dumps(pod("c")).replace("5", "\\u0035")])
-    (page,) = await listed(paging.page)
+    async with scripted(paging.page) as (_, client):
+        ((page, version),) = [each async for each in pages(client, PODS)]
 
-    assert [decoded.key for decoded in page.objects] == [f"default/{name}" for name in "0abhc"]
-    assert [isinstance(decoded.value, Pod) for decoded in page.objects] == [True, True, False, True, True]
-    unread = page.objects[2].value
+    assert [decoded.key for decoded in page] == [f"default/{name}" for name in "0abhc"]
+    assert [isinstance(decoded.value, Pod) for decoded in page] == [True, True, False, True, True]
+    unread = page[2].value
     assert isinstance(unread, Malformed)
     assert unread.node_name == "n1"
-    assert page.version == "10"
+    assert version == "10"
 
 
 @attrs.define(eq=False)
@@ -500,7 +500,7 @@ async def test_a_page_that_does_not_come_is_requested_again_at_once_and_smaller(
     When even one object does not come, the informer counts a failure.
     """
     client: Any = Silent(2)
-    assert [page.version async for page in pages(client, PODS)] == ["10"]
+    assert [version async for _, version in pages(client, PODS)] == ["10"]
     assert client.limits == [PAGE, PAGE // 8, PAGE // 64]
     client = Silent(100)
     with pytest.raises(ApiTimeoutError):
@@ -527,7 +527,7 @@ async def test_a_429_does_not_lose_the_pages_before() -> None:
     busy = refuse(429, headers={"Retry-After": "0"})
     found = await listed(listing(pod("a"), token="t"), busy, listing(pod("b")))
 
-    assert [decoded.key for page in found for decoded in page.objects] == ["default/a", "default/b"]
+    assert [decoded.key for page in found for decoded in page] == ["default/a", "default/b"]
     with pytest.raises(ApiError, match="403"):
         await listed(refuse(403))
 
