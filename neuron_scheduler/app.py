@@ -38,7 +38,7 @@ from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.serving.access import Access
 from neuron_scheduler.serving.pages import WebPage, page_files
 from neuron_scheduler.serving.questions import question_pages
-from neuron_scheduler.serving.server import Endpoints, health, lease_watchdog, serve_endpoints
+from neuron_scheduler.serving.server import Endpoints, health, serve_endpoints
 from neuron_scheduler.serving.sources import AnswerSources, DecisionRing, ServedProfiles
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.settings.profile_config import RESERVED
@@ -191,7 +191,6 @@ class App:
         await parts.scheduling_loop.attempts.warm_up()
         if parts.election is not None and not leads_at_once:
             await parts.election.acquired.wait()
-            self._watch.look()
             await parts.pods.catch_up()  # the first decision needs the last Bindings of the previous leader
             parts.watch_log.report_all()
         log.info(
@@ -247,7 +246,6 @@ class App:
             return True
         services.start_soon(election.run)
         await election.tried.wait()
-        self._watch.look()
         return election.is_leading
 
     async def _stop_on_request(self, requests: AsyncIterator[signal.Signals], work: anyio.CancelScope) -> None:
@@ -308,9 +306,7 @@ class App:
         )
         live = {"scheduling": self._watch.find_stall}
         if election is not None:
-            live["leaderElection"] = lease_watchdog(
-                renewed_at=lambda: election.renewed_at, clock=election.clock, lease_duration=election.lease_duration
-            )
+            live["leaderElection"] = election.find_overdue
         ready = {"informer-sync": lambda: sync_problem(self.parts.informers), "watches": self._watch_problem}
         async with (
             serve_endpoints(

@@ -32,6 +32,7 @@ JITTER: Final = 1.2  # client-go's: a retry may take so many times its period
 SOONER: Final = 4.0  # times the retry period may be divided by, near the deadline
 RELEASE_TIMEOUT: Final = 3.0
 WATCH_SECONDS: Final = 300
+LEASE_TOLERANCE: Final = 20.0  # seconds beyond the lease duration, as kube-scheduler's watchdog allows
 _FROZEN: Final = "the scheduler did not answer; was it frozen?"
 """No renewal has failed, so none was tried."""
 
@@ -125,14 +126,16 @@ class LeaderElector:
             return ""
         return record.extender_address
 
-    @property
-    def renewed_at(self) -> float | None:
-        """When the last successful renewal was sent, on `clock`; None while we do not lead."""
-        return self._renewed_at
-
     def may_bind(self) -> bool:
         """Return whether a Binding may be started now: within the renew deadline since the last renewal was sent."""
         return self._renewed_at is not None and self.clock() < self._renewed_at + self.renew_deadline
+
+    def find_overdue(self) -> str | None:
+        """Return what is wrong if we lead and the last renewal is overdue by more than the tolerance (`Check`)."""
+        late = 0.0 if self._renewed_at is None else self.clock() - self._renewed_at
+        if late <= self.lease_duration + LEASE_TOLERANCE:
+            return None
+        return f"the Lease was last renewed {late:.0f} s ago; it lasts {self.lease_duration:g} s"
 
     async def run(self) -> None:
         """Take the Lease and hold it until `leave`; LeaseLostError as `hold`."""

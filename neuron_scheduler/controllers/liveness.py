@@ -35,21 +35,17 @@ class LeaderWatch:
         """Raise StalledError once a leader has not scheduled for too long, and did not recover."""
         missed = 0
         while missed < LOOKS_TO_RECOVER:  # counted, not timed: a process that was frozen can recover
-            self.look()
             await anyio.sleep(PERIOD)
             missed = missed + 1 if self.find_stall() else 0
         raise StalledError(self.find_stall() or "the scheduling loop was stuck")
-
-    def look(self) -> None:
-        """Record when the Lease became ours: maybe before the pods are listed."""
-        if self.election is not None and self.election.is_leading:
-            self.lead()
 
     def lead(self) -> None:
         if self._leads_since is None:
             self._leads_since = anyio.current_time()
 
     def find_stall(self) -> str | None:
+        if self.election is not None and self.election.is_leading:  # maybe before the pods are listed
+            self.lead()
         if self._leads_since is None or self.is_stopping():
             return None
         looked_at = self.loop.looked_at

@@ -4,7 +4,6 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
-import anyio
 import attrs
 
 from neuron_scheduler.controllers.foreign_nominations import ForeignNominations
@@ -58,8 +57,7 @@ class Extender:
         try:
             yield
         finally:
-            with anyio.CancelScope(shield=True):
-                await connections.close()
+            await connections.close()
 
 
 def extender_of(

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
+import anyio
 import attrs
 from aiohttp import web
 
@@ -39,6 +40,7 @@ PAUSE: Final = 1.0  # seconds without new connections after one could not be acc
 
 _ACCEPTED_AT_ONCE: Final = 8  # connections in one turn of the event loop
 _CLOSING_SECONDS: Final = 2.0
+_LONGEST_CLOSING: Final = 3.0
 
 log = logs.logger(__name__)
 _silent = logging.getLogger(f"{__name__}.aiohttp")
@@ -166,7 +168,7 @@ class Connections:
         return len(self._running)
 
     async def close(self) -> None:
-        """Close the socket, and end all connections; requests that are being answered have two seconds."""
+        """Close the socket, and end all connections, also if cancelled; requests being answered have two seconds."""
         self._loop.remove_reader(self.listening)
         self.listening.close()
         for timer in (self._next_turn, self._pause):
@@ -175,11 +177,12 @@ class Connections:
         while self._waiting:
             self._next()[1].close()
         self._server.pre_shutdown()
-        await self._server.shutdown(_CLOSING_SECONDS)
-        running = [*self._running]
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_LONGEST_CLOSING):
+            await self._server.shutdown(_CLOSING_SECONDS)
+            running = [*self._running]
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
 
     def _accept(self) -> None:
         for _ in range(_ACCEPTED_AT_ONCE):

@@ -34,8 +34,6 @@ TLS: Final = Limits(at_once=64, waiting=128, rate=50.0, burst=20, seconds=10.0)
 """A handshake takes about five times as long as an answer."""
 AGE: Final = 1.0
 """Seconds for which the text of /metrics is kept, since writing it takes milliseconds in which nothing is scheduled."""
-LEASE_TOLERANCE: Final = 20.0  # seconds beyond the lease duration, as kube-scheduler's watchdog allows
-CLOSING_TIME: Final = 3.0
 NO_PAGES: Final[Mapping[str, WebPage]] = MappingProxyType({})
 _PLAIN: Final = {"Content-Type": PLAIN_TEXT}
 _NONE_HERE: Final = fixed_page(404, b"404 page not found\n", _PLAIN)
@@ -59,24 +57,6 @@ class Endpoints:
     secure_port: int = 0
     cert_file: str = ""
     key_file: str = ""
-
-
-def lease_watchdog(
-    *, renewed_at: Callable[[], float | None], clock: Callable[[], float], lease_duration: float
-) -> Check:
-    """
-    Return the check that fails on a leader whose last renewal is overdue by more than the tolerance.
-
-    `renewed_at` is on the same monotonic clock; None while this process is not the leader. The duration is in seconds.
-    """
-
-    def check() -> str | None:
-        renewed = renewed_at()
-        if renewed is None or clock() - renewed <= lease_duration + LEASE_TOLERANCE:
-            return None
-        return f"the Lease was last renewed {clock() - renewed:.0f} s ago; it lasts {lease_duration:g} s"
-
-    return check
 
 
 @asynccontextmanager
@@ -111,18 +91,13 @@ async def serve_endpoints(
             opened = open_listening(endpoints.address, endpoints.port, "--port or --bind-address")
             here = common | {"/metrics": shown if access is None else _ELSEWHERE}
             plain = Connections(listening=opened, reactions=_reactions(here, metrics), limits=PLAIN)
-            ports.push_async_callback(_close, plain)
+            ports.push_async_callback(plain.close)
         if certificate is not None:
             opened = open_listening(endpoints.address, endpoints.secure_port, "--secure-port or --bind-address")
             reactions = _reactions(common | {"/metrics": shown}, metrics)
             secure = Connections(listening=opened, reactions=reactions, limits=TLS, certificate=certificate)
-            ports.push_async_callback(_close, secure)
+            ports.push_async_callback(secure.close)
         yield
-
-
-async def _close(connections: Connections) -> None:
-    with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSING_TIME):
-        await connections.close()
 
 
 def _reactions(pages: Mapping[str, WebPage], metrics: Metrics) -> Reactions:

@@ -216,14 +216,28 @@ async def test_the_last_try_has_time_for_an_answer(monkeypatch: pytest.MonkeyPat
             raise UnreachableError("reset")
 
     leader = candidate(Memory(before=before), clock=clock, lease_duration=15, renew_deadline=10, retry_period=2)
+    began = clock()
     await acquired(leader)
-    began = leader.renewed_at or 0.0
     monkeypatch.setattr(anyio, "sleep", sleep)
     with anyio.fail_after(PATIENCE), pytest.raises(LeaseLostError, match="could not be renewed within 10 s; reset"):
         await leader.hold()
 
     assert len(tries) == 4
     assert tries[-1] <= 10 - 2 / SOONER
+
+
+async def test_the_watchdog() -> None:
+    """A leader that has not renewed for lease duration and 20 s is dead, whatever else it does; a follower never is."""
+    now = 100.0
+    leader = candidate(Memory(), clock=lambda: now, lease_duration=15)
+    now = 1e9
+    assert leader.find_overdue() is None
+    now = 100.0
+    await acquired(leader)
+    now = 135.0
+    assert leader.find_overdue() is None
+    now = 136.0
+    assert leader.find_overdue() == "the Lease was last renewed 36 s ago; it lasts 15 s"
 
 
 async def test_a_renewal_whose_answer_was_lost() -> None:

@@ -17,7 +17,7 @@ from neuron_scheduler.kube.reviews import UserReviews
 from neuron_scheduler.serving import server
 from neuron_scheduler.serving.access import Access
 from neuron_scheduler.serving.pages import WebPage, text
-from neuron_scheduler.serving.server import Check, Endpoints, lease_watchdog, metrics_page, serve_endpoints
+from neuron_scheduler.serving.server import Check, Endpoints, metrics_page, serve_endpoints
 from neuron_scheduler.telemetry.errors import ConfigurationError
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.telemetry.state_metrics import State
@@ -255,16 +255,3 @@ async def test_metrics_for_those_who_may(secured: Secured, free_tcp_port_factory
         for path in ("/livez", "/readyz", "/healthz"):
             for url in (secure, plain):
                 assert await secured.get(f"{url}{path}") == (200, "ok")
-
-
-@pytest.mark.parametrize(
-    ("renewed", "now", "want"),
-    [
-        pytest.param(None, 1e9, None, id="a follower never fails"),
-        pytest.param(100.0, 135.0, None, id="late, but within lease duration and tolerance"),
-        pytest.param(100.0, 136.0, "the Lease was last renewed 36 s ago; it lasts 15 s", id="stuck"),
-    ],
-)
-def test_the_watchdog(renewed: float | None, now: float, want: str | None) -> None:
-    """A leader that has not renewed for lease duration and 20 s is dead, whatever else it does."""
-    assert lease_watchdog(renewed_at=lambda: renewed, clock=lambda: now, lease_duration=15)() == want
