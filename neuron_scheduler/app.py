@@ -307,6 +307,7 @@ class App:
         live = {"scheduling": self._watch.find_stall}
         if election is not None:
             live["leaderElection"] = election.find_overdue
+        access = Access(reviews=UserReviews(self.client), clock=time.monotonic) if config.authorize_metrics else None
         ready = {"informer-sync": lambda: sync_problem(self.parts.informers), "watches": self._watch_problem}
         async with (
             serve_endpoints(
@@ -314,17 +315,12 @@ class App:
                 live=live,
                 ready=ready,
                 metrics=self.metrics,
-                access=self._access(),
+                access=access,
                 pages={} if decisions is None else pages_of(config, self.parts, self.client, decisions),
             ),
             nullcontext() if extender is None else extender.serve(health(live, ready), lambda: self._stopping),
         ):
             yield
-
-    def _access(self) -> Access | None:
-        if not self.config.authorize_metrics:
-            return None
-        return Access(reviews=UserReviews(self.client), clock=time.monotonic)
 
     def _watch_problem(self) -> str | None:
         stale = [i.description for i in self.parts.informers if i.is_stale]

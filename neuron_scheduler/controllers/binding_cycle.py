@@ -85,7 +85,7 @@ class BindingCycle:
     _givers: Waiting = attrs.field(factory=deque, init=False)  # that wait for room there
     _doubts: DelayingQueue[_Doubt] = attrs.field(init=False)
     _doubtful: Counter[str] = attrs.field(factory=Counter, init=False)  # by namespace
-    _preparing: TaskGroup | None = attrs.field(default=None, init=False)
+    _preparing: TaskGroup = attrs.field(init=False)  # while it runs
 
     def __attrs_post_init__(self) -> None:
         self._doubts = DelayingQueue(clock=self.clock, share=_RETRIES_OF_A_NAMESPACE)
@@ -126,8 +126,6 @@ class BindingCycle:
         """Take a decision that is assumed; waits while the queue of first tries is full."""
         if commitment.plan is None and not commitment.claims:
             await self._enqueue(commitment)
-        elif self._preparing is None:
-            raise RuntimeError("a binding cycle that does not run cannot bind volumes or claims")
         else:
             self._preparing.start_soon(self._prepare, commitment)
 
@@ -196,9 +194,8 @@ class BindingCycle:
             self.reporter.withdraw(pod.uid)
             if AWS_NEURON_IDS in annotations:
                 annotations = {**annotations, NEURON_ALLOC_TIME: str(self.fence.stamp(commitment))}
-            lines = commitment.requester.lines
-            if lines.steps.is_enabled:
-                extension_log.write_bind_start(self.cluster, pod, commitment.decision, annotations, lines)
+            if commitment.lines.steps.is_enabled:
+                extension_log.write_bind_start(self.cluster, pod, commitment.decision, annotations, commitment.lines)
             return await self.binder.bind(pod, commitment.node_name, annotations)
         except Exception as error:  # noqa: BLE001 - nothing was sent: after that the binder raises no exception
             return refused_by(error, commitment, self.errors, task="binding")
@@ -277,9 +274,8 @@ class BindingCycle:
             feasibleNodes=decision.feasible,
             **ids,
         )
-        lines = commitment.requester.lines
-        if lines.steps.is_enabled:
-            extension_log.write_bind_end(self.cluster, pod, decision, lines)
+        if commitment.lines.steps.is_enabled:
+            extension_log.write_bind_end(self.cluster, pod, decision, commitment.lines)
 
     def _forget(self, commitment: Commitment) -> None:
         self.cluster.forget(commitment.pod.uid)

@@ -13,7 +13,7 @@ from typing import Protocol
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.controllers.extension_log import Lines
+from neuron_scheduler.controllers.extension_log import OF_OUR_QUEUE, Lines
 from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, Gone, Refused, too_many
 from neuron_scheduler.model.annotations import OUR_LEADER
 from neuron_scheduler.model.devices import ClaimWrite
@@ -41,10 +41,6 @@ class Requester(Protocol):
     def withdrawal(self) -> Gone | Fenced | None:
         """Gone if the pod is deleted, about to be, or bound by another process; Fenced if it is to wait; else None."""
 
-    @property
-    def lines(self) -> Lines:
-        """Where the log lines in the words of AWS's extension go."""
-
     def on_bound(self, commitment: "Commitment") -> None: ...
 
     def on_gone(self) -> None:
@@ -69,6 +65,7 @@ class Commitment:
         annotations: of the Binding, all but NEURON_ALLOC_TIME.
         started: when the attempt began.
         plan, claims: what has to be written to volumes, and to claims, before the Binding.
+        lines: where the log lines in the words of AWS's extension go.
     """
 
     requester: Requester
@@ -78,6 +75,7 @@ class Commitment:
     started: float
     plan: VolumePlan | None = None
     claims: tuple[ClaimWrite, ...] = ()
+    lines: Lines = OF_OUR_QUEUE
 
     @property
     def refusal(self) -> Refused | None:

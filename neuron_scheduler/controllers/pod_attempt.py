@@ -20,7 +20,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.controllers import extension_log
 from neuron_scheduler.controllers.commitment import Announcer, Commitment
-from neuron_scheduler.controllers.extension_log import OF_OUR_QUEUE, Lines
+from neuron_scheduler.controllers.extension_log import OF_OUR_QUEUE
 from neuron_scheduler.controllers.observers import PodList
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.controllers.preemption_executor import PostFilter, PreemptionExecutor
@@ -81,10 +81,6 @@ class QueuedAttempt:
             return Gone()
         is_held = group is not None and waits.is_held(group.key) and not waits.groups.placed_count(group.key)
         return Fenced() if is_held else None
-
-    @property
-    def lines(self) -> Lines:
-        return OF_OUR_QUEUE
 
     def on_bound(self, commitment: Commitment) -> None:
         attempts, queued, pod = self._attempts, self.queued, commitment.pod

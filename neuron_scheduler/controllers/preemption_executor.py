@@ -143,7 +143,7 @@ class PreemptionExecutor:
     fence: AllocateFence
     clock: Callable[[], float]
     errors: UnexpectedErrors
-    _rounds: anyio.abc.TaskGroup | None = attrs.field(default=None, init=False)
+    _rounds: anyio.abc.TaskGroup = attrs.field(init=False)  # while it runs
     _victims: DelayingQueue[_Victim] = attrs.field(init=False)
     _breaking: dict[GroupKey, _Round] = attrs.field(factory=dict, init=False)  # who evicts the rest of a group
     _half_gone: set[GroupKey] = attrs.field(factory=set, init=False)  # of which members have left, and others have not
@@ -183,10 +183,9 @@ class PreemptionExecutor:
                 except Exception as error:  # noqa: BLE001 - it is one pod's error
                     self.errors.report(error, task="preemption", pod=queued.pod.key)
                 await anyio.lowlevel.checkpoint()
-        if self._rounds is not None:
-            await self._adopt_half_gone(self._rounds)
+        await self._adopt_half_gone()
 
-    async def _adopt_half_gone(self, rounds: anyio.abc.TaskGroup) -> None:
+    async def _adopt_half_gone(self) -> None:
         """Go on with groups that cannot run without members that the last leader has evicted, for whatever pod."""
         ending = defaultdict[GroupKey, list[Pod]](list)
         for number, row in enumerate([*self.cluster.view.rows()]):
@@ -200,7 +199,7 @@ class PreemptionExecutor:
                 self._half_gone.add(key)
                 self._hold(key, is_ending=True)
                 asked = _Round({}, {pods[0].uid: pods[0]}, left=0, broken={key})
-                rounds.start_soon(self._end_groups, asked)
+                self._rounds.start_soon(self._end_groups, asked)
 
     def adopt(self, queued: QueuedPod, profile: Profile) -> None:
         """Restore a nomination that only the pod's status shows, such as after a restart, if the pod fits there."""
@@ -373,8 +372,6 @@ class PreemptionExecutor:
             )
         if not victims:
             return False
-        if self._rounds is None:
-            raise RuntimeError("a preemption executor that does not run cannot preempt")
         for budget in [*DisruptionAllowance(self.cluster.budgets.all()).spent_on(victims)]:
             self.cluster.budgets.spend(budget)  # for the next search, until the disruption controller has counted them
         asked = _Round(places, preemptors, left=len(victims))
@@ -548,7 +545,7 @@ class PreemptionExecutor:
                 self._hold(key, is_ending=False)
             for places in asked.followers if key not in asked.broken else ():
                 yield from self._evict_for(places)
-        if asked.broken and self._rounds is not None:
+        if asked.broken:
             self._half_gone |= asked.broken
             self._rounds.start_soon(self._end_groups, asked)
         for uid in asked.places if asked.failed or asked.spared else ():

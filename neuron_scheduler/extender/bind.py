@@ -18,7 +18,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.pod_info import pod_info_of
 from neuron_scheduler.controllers.binding_cycle import BindingCycle
 from neuron_scheduler.controllers.commitment import Announcer, Commitment
-from neuron_scheduler.controllers.extension_log import OF_KUBE_SCHEDULER, Lines
+from neuron_scheduler.controllers.extension_log import OF_KUBE_SCHEDULER
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.extender.protocol import LONGEST_NAME, ExtenderBindingArgs
 from neuron_scheduler.kube.http.pacing import TokenBucket
@@ -84,10 +84,6 @@ class BindCall:
         """Gone if the pod is gone, about to be, or known to be bound; kube-scheduler decides when a group starts."""
         return None if self.verb.cluster.is_assumed(self.uid) and not self.pod.terminating else Gone()
 
-    @property
-    def lines(self) -> Lines:
-        return OF_KUBE_SCHEDULER
-
     def on_bound(self, commitment: Commitment) -> None:
         self._end("")
         if commitment.decision.placement is not None:  # kube-scheduler writes the Event that the pod is bound
@@ -110,7 +106,7 @@ class BindCall:
 
     def _end(self, problem: str) -> None:
         self.problem = problem
-        self.verb.forget(self.uid)
+        self.verb.calls.pop(self.uid, None)
         self.outcome.set()
 
 
@@ -265,11 +261,9 @@ class Bind:
             self.cluster.forget(pod.uid)
             raise
         self.calls[pod.uid] = call
-        self.cycle.push(Commitment(call, without_other_resources(pod), annotations, decision, started))
+        judged = without_other_resources(pod)
+        self.cycle.push(Commitment(call, judged, annotations, decision, started, lines=OF_KUBE_SCHEDULER))
         return call
-
-    def forget(self, uid: str) -> None:
-        self.calls.pop(uid, None)
 
     async def _wait_for(self, call: BindCall, started: float) -> None:
         """Wait for the outcome; the last caller withdraws a Binding still held at the fence."""

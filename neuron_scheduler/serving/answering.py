@@ -127,12 +127,9 @@ def _json(value: Any, names: Names) -> bytes:
 
 
 async def _body(request: web.BaseRequest) -> bytes:
-    too_large = RefusedError(413, f"the body is larger than {request.client_max_size} bytes")
-    if (request.content_length or 0) > request.client_max_size:
-        raise too_large
     try:
         return await request.read()
     except web.HTTPRequestEntityTooLarge as error:
-        raise too_large from error
+        raise RefusedError(413, f"the body is larger than {request.client_max_size} bytes") from error
     except web.RequestPayloadError as error:
         raise RefusedError(400, f"the body cannot be read: {error}") from error

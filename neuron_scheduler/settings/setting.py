@@ -94,16 +94,10 @@ def flag(name: str) -> str:
 
 def limits(low: float, high: float) -> Check:
     def check(value: float) -> str:
-        return "" if low <= value <= high else f"is {_number(value)}; it must be {low:g} to {high:g}"
+        number = f"{value:{'' if isinstance(value, int) else 'g'}}"  # an int may be no float
+        return "" if low <= value <= high else f"is {number}; it must be {low:g} to {high:g}"
 
     return check
-
-
-def _number(value: float) -> str:
-    try:
-        return f"{value:g}"
-    except OverflowError:  # an int that is no float
-        return "too large"
 
 
 def period(low: str, high: str) -> Check:

@@ -7,7 +7,7 @@ truthfully is absent. No label grows with the workload.
 """
 # ruff: noqa: RUF009 - each declaration returns an attrs field, which ruff cannot see
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import accumulate, product, repeat
 from operator import mul
@@ -91,7 +91,7 @@ class Metrics:
     lease_name: str = "my-scheduler"
     api_host: str = ""
     _state: Callable[[], State] = State
-    _prepare: Callable[[], Iterable[None]] = tuple
+    prepare: Callable[[], Iterable[None]] = tuple
     _registry: CollectorRegistry = attrs.field(factory=CollectorRegistry, init=False)
 
     _attempts: Callable[[str, str], Counter] = counters(
@@ -247,10 +247,7 @@ class Metrics:
 
     def ask(self, state: Callable[[], State], prepare: Callable[[], Iterable[None]]) -> None:
         """Ask for the state at every scrape, after `prepare` has done in small steps what takes longer."""
-        self._state, self._prepare = state, prepare
-
-    def prepare(self) -> Iterator[None]:
-        yield from self._prepare()
+        self._state, self.prepare = state, prepare
 
     def count_attempt(self, result: str, profile: str, seconds: float) -> None:
         """Count one attempt that ended as `scheduled`, `unschedulable` or `error`, from decision to binding."""

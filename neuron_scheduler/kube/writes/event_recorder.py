@@ -95,7 +95,7 @@ class EventRecorder:
     _queue: DelayingQueue[_Unwritten] = attrs.field(init=False)
     _instances: dict[str, str] = attrs.field(init=False)
     _last_name: int = attrs.field(default=0, init=False)
-    _scope: anyio.CancelScope | None = attrs.field(default=None, init=False)
+    _scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope, init=False)
     _ended: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -120,7 +120,7 @@ class EventRecorder:
 
     async def run(self) -> None:
         try:
-            with anyio.CancelScope() as self._scope:
+            with self._scope:
                 async with anyio.create_task_group() as writers:
                     for _ in range(self.writers):
                         writers.start_soon(self._queue.serve, self._write)
@@ -131,8 +131,7 @@ class EventRecorder:
         self._queue.close()
         with anyio.move_on_after(seconds):
             await self._ended.wait()
-        if self._scope is not None:
-            self._scope.cancel()
+        self._scope.cancel()
 
     def _event(self, pod: Pod, related: Pod | None, **fields: str) -> dict[str, Any]:
         now = self.wall_clock()
