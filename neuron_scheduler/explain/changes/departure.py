@@ -22,7 +22,7 @@ from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.cluster.tables.groups import Groups
 from neuron_scheduler.explain.answers import ChangeKind, LeavingPod, SuggestedChange
-from neuron_scheduler.explain.changes.refused_pod import Note, RefusedPod, SearchStep, kubectl
+from neuron_scheduler.explain.changes.refused_pod import RefusedPod, SearchStep, kubectl
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import clip, count_text, few
 from neuron_scheduler.scheduling.cycle.neuron_shortage import request_text
@@ -34,7 +34,7 @@ _MOST_ASKED: Final = 64
 """Nodes about which the filters are asked."""
 _ABOVE_ALL: Final = 1 << 32
 """More than any priority."""
-_CUT_OFF: Final = Note("The search for pods to delete was cut off; fewer pods may do, or those of another node.")
+_CUT_OFF: Final = "The search for pods to delete was cut off; fewer pods may do, or those of another node."
 
 
 Leavers = tuple[NodeInfo, Sequence[Pod]]
@@ -117,10 +117,11 @@ def departure(refused: RefusedPod, leavers: Sequence[Leavers], then: tuple[str, 
     harmful = violating or any(pod.priority > refused.pod.priority or pod.group is not None for pod in live)
     rows = [node_info for node_info, _ in leavers]
     infos = {uid: info for node_info in rows for uid, info in node_info.pod_infos.items()}
-    sentences = _Sentences(infos, few([node_info.node.name for node_info in rows]), then)
+    nodes = few([node_info.node.name for node_info in rows])
+    sentences = _sentences(refused.pod, live, ending, infos, nodes=nodes, then=then)
     return SuggestedChange(
         ChangeKind.DEPARTURE,
-        " ".join((*sentences.of(refused.pod, live, ending), *_group_sentences(refused.cluster.groups, live))),
+        " ".join((*sentences, *_group_sentences(refused.cluster.groups, live))),
         command="" if harmful else _command(live),
         node_name=rows[0].node.name if len(rows) == 1 else "",
         pods=tuple(_leaving_pod(refused, infos, pod, violates=pod.uid in violating) for pod in (*live, *ending)),
@@ -144,39 +145,34 @@ def _leaving_pod(refused: RefusedPod, infos: Mapping[str, PodInfo], pod: Pod, *,
     )
 
 
-@attrs.frozen
-class _Sentences:
-    """
-    Writes which pods have to go.
+def _sentences(
+    pod: Pod,
+    live: Sequence[Pod],
+    ending: Sequence[Pod],
+    infos: Mapping[str, PodInfo],
+    *,
+    nodes: str,
+    then: tuple[str, str],
+) -> Iterator[str]:
+    """Yield which pods on these nodes, with their infos by uid, have to go, and who does what `then`."""
+    (who, does), are = then, "is" if len(ending) == 1 else "are"
 
-    Attributes:
-        infos: of all pods on their nodes.
-        nodes: the names of these.
-        then: who does what afterwards.
-    """
+    def names_text(pods: Sequence[Pod]) -> str:
+        return few([f"{pod.key}{_remark(infos[pod.uid])}" for pod in pods])
 
-    infos: Mapping[str, PodInfo]
-    nodes: str
-    then: tuple[str, str]
-
-    def of(self, pod: Pod, live: Sequence[Pod], ending: Sequence[Pod]) -> Iterator[str]:
-        (who, does), are = self.then, "is" if len(ending) == 1 else "are"
-        if not live:
-            yield f"Wait: {self._names_text(ending)} {are} Terminating on {self.nodes}, and then {who} {does}."
-            return
-        yield f"Delete or evict {self._names_text(live)} on {self.nodes}:"
-        yield f"{who} then {does}, if no other pod takes the room first."
-        if ending:
-            yield f"{self._names_text(ending)} {are} Terminating already."
-        higher = [other for other in live if other.priority > pod.priority]
-        if higher:
-            have = "has" if len(higher) == 1 else "have"
-            yield f"{self._names_text(higher)} {have} a higher priority than this pod."
-        if any(other.owner is not None for other in live):
-            yield "A controller may start another pod in place of one that ends."
-
-    def _names_text(self, pods: Sequence[Pod]) -> str:
-        return few([f"{pod.key}{_remark(self.infos[pod.uid])}" for pod in pods])
+    if not live:
+        yield f"Wait: {names_text(ending)} {are} Terminating on {nodes}, and then {who} {does}."
+        return
+    yield f"Delete or evict {names_text(live)} on {nodes}:"
+    yield f"{who} then {does}, if no other pod takes the room first."
+    if ending:
+        yield f"{names_text(ending)} {are} Terminating already."
+    higher = [other for other in live if other.priority > pod.priority]
+    if higher:
+        have = "has" if len(higher) == 1 else "have"
+        yield f"{names_text(higher)} {have} a higher priority than this pod."
+    if any(other.owner is not None for other in live):
+        yield "A controller may start another pod in place of one that ends."
 
 
 def _group_sentences(groups: Groups, live: Sequence[Pod]) -> Iterator[str]:

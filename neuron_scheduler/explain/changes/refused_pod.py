@@ -30,18 +30,9 @@ _MOST_VALUES: Final = 4
 MOST_TRIED: Final = 32
 _NAME: Final = re.compile(r"[a-z0-9][-a-z0-9.]*", re.ASCII)
 
-
-@attrs.frozen
-class Note:
-    """A sentence about what was not tried, and why."""
-
-    text: str
-
-
-SearchStep = SuggestedChange | Note | None
-
-
-NOT_ALL: Final = Note(f"Only the first {MOST_TRIED} changes of a kind were tried; others may help.")
+SearchStep = SuggestedChange | str | None
+"""A change, a note about what was not tried and why, or nothing, so that other tasks may run."""
+NOT_ALL: Final = f"Only the first {MOST_TRIED} changes of a kind were tried; others may help."
 
 
 @attrs.frozen(eq=False)
@@ -93,7 +84,7 @@ class RefusedPod:
 
 
 Kind = Callable[[RefusedPod], Iterator[SearchStep]]
-"""Searches for a change of one kind; yields None whenever other tasks may run."""
+"""Searches for a change of one kind."""
 
 
 def taint_text(taint: Taint) -> str:

@@ -26,7 +26,7 @@ from neuron_scheduler.explain.answers import ChangeKind, SuggestedChange
 from neuron_scheduler.explain.changes import pod_spec
 from neuron_scheduler.explain.changes.departure import find_departure
 from neuron_scheduler.explain.changes.group import fitting_new_nodes
-from neuron_scheduler.explain.changes.refused_pod import Kind, Note, RefusedPod, SearchStep, kubectl
+from neuron_scheduler.explain.changes.refused_pod import Kind, RefusedPod, SearchStep, kubectl
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.node import Node
@@ -145,8 +145,8 @@ def changes(
         for item in kind(refused_pod):
             if isinstance(item, SuggestedChange):
                 found.append(item)
-            elif isinstance(item, Note):
-                notes[item.text] = None
+            elif item is not None:
+                notes[item] = None
             yield
     if not found:
         notes = {NONE_ALONE: None, **notes}
