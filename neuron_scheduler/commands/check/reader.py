@@ -66,15 +66,12 @@ class SnapshotReader:
 
     Attributes:
         client: for one API server.
-        namespace: where the scheduler is, or will be, installed.
         names: scheduler names that the user has given; empty for those of the installation.
         now: seconds since the epoch, for the ages of the Lease and of pods.
     """
 
     client: Client
-    namespace: str = "kube-system"
     names: tuple[str, ...] = ()
-    lease_name: str = "my-scheduler"
     now: Callable[[], float] = time.time
     _collection: Collection = attrs.field(
         default=attrs.Factory(lambda self: Collection(source=self.client.connection.source, taken=self.now()), True),
@@ -110,8 +107,6 @@ class SnapshotReader:
             server=connection.server,
             source=connection.source,
             version=version,
-            namespace=self.namespace,
-            lease_name=self.lease_name,
             given_names=self.names,
             program_version=__version__,
             taken=collection.taken,
@@ -139,7 +134,7 @@ class SnapshotReader:
             raise UnreachableError(f"the answer to GET /version is not from an API server: {error}") from error
 
     async def _lease(self) -> Lease:
-        leases = LeaseClient(client=self.client, namespace=self.namespace, name=self.lease_name)
+        leases = LeaseClient(client=self.client)
         record = await leases.get(within=WITHIN)
         age = None if record.renewed is None else self.now() - record.renewed.timestamp()
         return Lease(record.holder, record.duration, age)
@@ -225,24 +220,24 @@ class SnapshotReader:
     async def _rights(self, read: Snapshot) -> dict[str, bool] | Unread:
         if isinstance(read.deployments, Unread):
             return read.deployments
-        if not any(deployment.namespace == read.namespace for deployment in read.ours):
+        if not any(deployment.namespace == known.NAMESPACE for deployment in read.ours):
             return {}
         needed = [resource for resource in self._collection.resources if resource not in OPTIONAL_KINDS]
-        rights = (*rights_to_schedule(needed), *rights_to_lead(read.namespace, read.lease_name))
+        rights = (*rights_to_schedule(needed), *rights_to_lead(known.NAMESPACE, known.LEASE))
         flags = ("--authorize-metrics", "--answer-questions")
         if any(deployment.values_of(flag) for deployment in read.ours for flag in flags):
             rights += REVIEWING
         if read.has_claims:
             rights += (*rights_to_watch(CLAIM_KINDS), *CLAIMING)
-        return await self._review(read, (*rights, *rights_to_watch(self._optional)))
+        return await self._review((*rights, *rights_to_watch(self._optional)))
 
-    async def _review(self, read: Snapshot, rights: Sequence[Right]) -> dict[str, bool] | Unread:
+    async def _review(self, rights: Sequence[Right]) -> dict[str, bool] | Unread:
         reviews, limiter = UserReviews(self.client), anyio.CapacityLimiter(AT_ONCE)
-        groups = ("system:serviceaccounts", f"system:serviceaccounts:{read.namespace}", "system:authenticated")
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{known.NAMESPACE}", "system:authenticated")
         answers: dict[Right, bool | Unread] = {}
 
         async def review(right: Right) -> None:
-            ask = partial(reviews.may, read.username, groups, right.attributes)
+            ask = partial(reviews.may, known.USERNAME, groups, right.attributes)
             async with limiter:
                 answers[right] = await attempt(REVIEW, ask, Unread(REVIEW, forbidden=False, reason="is not served"))
 
@@ -266,7 +261,7 @@ class SnapshotReader:
                 return answer
             if answer is None:
                 lacking.append(f"{kind.partition('.')[0]}/{known.CAPACITY}")
-        rights = await self._review(read, ASKING)
+        rights = await self._review(ASKING)
         if isinstance(rights, Unread):
             return rights
         return (*lacking, *(f"the right to {right}" for right, allowed in rights.items() if not allowed))

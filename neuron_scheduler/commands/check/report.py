@@ -23,6 +23,7 @@ from neuron_scheduler.commands.check.subjects import (
     claims,
     groups,
     installation,
+    known,
     nodes,
     other_schedulers,
     pods,
@@ -121,7 +122,7 @@ def content(report: Report) -> dict[str, Any]:
         "server": snapshot.server,
         "source": snapshot.source,
         "kubernetesVersion": None if isinstance(snapshot.version, Unread) else snapshot.version,
-        "namespace": snapshot.namespace,
+        "namespace": known.NAMESPACE,
         "schedulerNames": list(snapshot.scheduler_names),
         "counts": {severity.value: report.count(severity) for severity in Severity},
         "machines": [
@@ -153,7 +154,7 @@ class TextReport:
     def lines(self, report: Report) -> Iterator[str]:
         snapshot = report.snapshot
         yield from self.paragraphs.wrap(
-            f"Checking {snapshot.server} ({snapshot.source}), namespace {snapshot.namespace}", rest="  "
+            f"Checking {snapshot.server} ({snapshot.source}), namespace {known.NAMESPACE}", rest="  "
         )
         for subject, findings in report.sections:
             yield ""

@@ -5,7 +5,7 @@ The commands that a finding recommends, as the scheduler was installed: by Helm 
 import shlex
 from typing import Final
 
-from neuron_scheduler.commands.check.subjects.known import AWS_CHART, AWS_RELEASE, OUR_LABEL
+from neuron_scheduler.commands.check.subjects.known import AWS_CHART, AWS_RELEASE, NAMESPACE, OUR_LABEL
 from neuron_scheduler.commands.check.subjects.snapshot import SeenWorkload, Snapshot
 
 CHART: Final = "manifests/chart"
@@ -23,7 +23,7 @@ def apply(snapshot: Snapshot) -> str:
     if helm is not None:
         words = ("helm", "upgrade", helm.release, CHART, "--namespace", helm.release_namespace)
         return shlex.join((*words, "--reset-then-reuse-values"))  # this version's chart may have values of its own
-    if any(deployment.namespace != snapshot.namespace for deployment in snapshot.ours):
+    if any(deployment.namespace != NAMESPACE for deployment in snapshot.ours):
         return f"{WITHOUT_NAMESPACE} && {APPLY}"
     return APPLY
 

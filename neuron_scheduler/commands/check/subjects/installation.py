@@ -10,7 +10,15 @@ from typing import Final
 
 from neuron_scheduler.commands.check.subjects import commands
 from neuron_scheduler.commands.check.subjects.finding import Finding, Severity, error, note, ok, unknown, warning
-from neuron_scheduler.commands.check.subjects.known import LEADER, OUR_LABEL, STALE_FENCE
+from neuron_scheduler.commands.check.subjects.known import (
+    ACCOUNT,
+    LEADER,
+    LEASE,
+    NAMESPACE,
+    OUR_LABEL,
+    STALE_FENCE,
+    USERNAME,
+)
 from neuron_scheduler.commands.check.subjects.snapshot import Lease, SeenWorkload, Snapshot, Unread
 from neuron_scheduler.model.wording import count_text, list_of
 
@@ -69,8 +77,7 @@ def _fence(snapshot: Snapshot) -> Iterator[Finding]:
         namespace, deployment = snapshot.ours[0].namespace, snapshot.ours[0].name
         yield error(
             "fence-stale",
-            f"The API server refuses every Binding, because its policy {LEADER} {STALE_FENCE}"
-            f" {snapshot.namespace}/{snapshot.lease_name}",
+            f"The API server refuses every Binding, because its policy {LEADER} {STALE_FENCE} {NAMESPACE}/{LEASE}",
             advice="Restart kube-apiserver. If you cannot, as on EKS, lift the fence and run one replica until the"
             " control plane has been renewed (docs/runbook.md, stale fence)",
             command=f"{commands.KEEPER} && kubectl scale --namespace {namespace} --replicas=1 deployment/{deployment}"
@@ -106,10 +113,10 @@ def _state(snapshot: Snapshot, deployment: SeenWorkload) -> Iterator[Finding]:
         yield warning("rollout-unfinished", message, advice=f"If it stays so: {why}", command=PODS.format(namespace))
     else:
         yield ok("deployment", f"{key}: {deployment.ready} of {deployment.replicas} pods are ready")
-    if namespace != snapshot.namespace:
+    if namespace != NAMESPACE:
         yield error(
             "another-namespace",
-            f"{key} is not in the namespace {snapshot.namespace}, for which the policies, rights and the Lease are",
+            f"{key} is not in the namespace {NAMESPACE}, for which the policies, rights and the Lease are",
             advice="Remove `namespace:` from manifests/kustomization.yaml, apply it again, and delete what is in"
             f" {namespace}",
             command=f"{commands.apply(snapshot)} && {commands.removal_elsewhere(deployment)}",
@@ -117,11 +124,11 @@ def _state(snapshot: Snapshot, deployment: SeenWorkload) -> Iterator[Finding]:
 
 
 def _lease(snapshot: Snapshot) -> Iterator[Finding]:
-    lease, key = snapshot.lease, f"Lease {snapshot.namespace}/{snapshot.lease_name}"
+    lease, key = snapshot.lease, f"Lease {NAMESPACE}/{LEASE}"
     if isinstance(lease, Unread):
         yield unknown("lease-unknown", f"Whether a replica holds the {key} is", lease)
         return
-    ready = [d for d in snapshot.ours if d.ready and d.namespace == snapshot.namespace]
+    ready = [d for d in snapshot.ours if d.ready and d.namespace == NAMESPACE]
     electing = [d for d in ready if "false" not in d.values_of("--leader-elect")]
     if not electing:
         return
@@ -131,7 +138,7 @@ def _lease(snapshot: Snapshot) -> Iterator[Finding]:
             "lease-not-held",
             f"{key} {reason}, although the scheduler's pods are ready",
             advice="Nothing is scheduled; the log says why",
-            command=LOGS.format(snapshot.namespace, electing[0].name),
+            command=LOGS.format(NAMESPACE, electing[0].name),
         )
     elif any(lease.pod_name.startswith(f"{d.name}-") for d in ready):
         yield ok("lease", f"{key} is held by {lease.pod_name}")
@@ -141,7 +148,7 @@ def _lease(snapshot: Snapshot) -> Iterator[Finding]:
             f"{key} is held by {lease.holder}, which is no pod of ours",
             advice="The scheduler waits for it; stop the other scheduler, whose pods then need our scheduler name, or"
             " the `neuron-scheduler run` that somebody started by hand",
-            command=f"kubectl get lease --namespace {snapshot.namespace} {snapshot.lease_name} --output yaml",
+            command=f"kubectl get lease --namespace {NAMESPACE} {LEASE} --output yaml",
         )
 
 
@@ -187,13 +194,13 @@ def _of_the_reader(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _of_the_account(snapshot: Snapshot) -> Iterator[Finding]:
-    account, rights = snapshot.account, snapshot.rights
+    rights = snapshot.rights
     if isinstance(rights, Unread):
         yield unknown(
             "account-rights-unknown",
-            f"Whether the ServiceAccount {account} has its rights is",
+            f"Whether the ServiceAccount {ACCOUNT} has its rights is",
             rights,
-            command=f"kubectl auth can-i --list --as {snapshot.username}",
+            command=f"kubectl auth can-i --list --as {USERNAME}",
         )
         return
     lacking = [right for right, allowed in rights.items() if not allowed]
@@ -203,23 +210,23 @@ def _of_the_account(snapshot: Snapshot) -> Iterator[Finding]:
     if optional:
         yield warning(
             "pod-groups-unread",
-            f"The ServiceAccount {account} may not watch PodGroups: of their groups only what pods say counts",
+            f"The ServiceAccount {ACCOUNT} may not watch PodGroups: of their groups only what pods say counts",
             objects=optional,
             command=commands.apply(snapshot),
         )
     if missing:
         yield error(
             "account-lacks-rights",
-            f"The ServiceAccount {account} lacks {len(missing)} of {count_text(len(rights), 'right')}",
+            f"The ServiceAccount {ACCOUNT} lacks {len(missing)} of {count_text(len(rights), 'right')}",
             objects=missing,
             advice=f"The scheduler does not start without them{of_claims}",
             command=commands.apply(snapshot),
         )
     elif rights and not optional:
-        yield ok("account-rights", f"The ServiceAccount {account} has all {len(rights)} rights that it needs")
+        yield ok("account-rights", f"The ServiceAccount {ACCOUNT} has all {len(rights)} rights that it needs")
     elif not rights:
         yield note(
-            "account-not-installed", f"The ServiceAccount {account} is not installed, so its rights are not asked for"
+            "account-not-installed", f"The ServiceAccount {ACCOUNT} is not installed, so its rights are not asked for"
         )
 
 

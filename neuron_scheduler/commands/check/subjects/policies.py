@@ -81,7 +81,7 @@ def _fault(snapshot: Snapshot, name: str, policy: Spec | None, binding: Spec | N
             kept = "If it was deleted because of a stale fence, leave it so until the control plane has been renewed"
             return error("policy-not-bound", message, advice=f"{kept}. Otherwise: {command}")
         return error("policy-not-bound", message, command=command)
-    unlike = [part for part, value in _expected_binding(snapshot, name).items() if (binding.get(part) or None) != value]
+    unlike = [part for part, value in _expected_binding(name).items() if (binding.get(part) or None) != value]
     if unlike:
         return error(
             "policy-not-bound",
@@ -89,7 +89,7 @@ def _fault(snapshot: Snapshot, name: str, policy: Spec | None, binding: Spec | N
             f" or too much: its {list_of(unlike)} differ",
             command=command,
         )
-    found = digests(policy, snapshot.username)
+    found = digests(policy, known.USERNAME)
     differing = [part for part, digest in EXPECTED[name].items() if found[part] != digest]
     advice = "If you have changed it yourself, compare it with the manifest"
     if name == NAME and not set(snapshot.scheduler_names).issubset(strings_of(policy, "names")):
@@ -105,7 +105,7 @@ def _fault(snapshot: Snapshot, name: str, policy: Spec | None, binding: Spec | N
     return None
 
 
-def _expected_binding(snapshot: Snapshot, name: str) -> Spec:
+def _expected_binding(name: str) -> Spec:
     """
     Return what a binding has to have; the rest of it is free.
 
@@ -113,7 +113,7 @@ def _expected_binding(snapshot: Snapshot, name: str) -> Spec:
     """
     if name == NAME:
         return {"policyName": name}
-    lease = {"name": snapshot.lease_name, "namespace": snapshot.namespace, "parameterNotFoundAction": "Allow"}
+    lease = {"name": known.LEASE, "namespace": known.NAMESPACE, "parameterNotFoundAction": "Allow"}
     return {
         "policyName": name,
         "validationActions": ["Deny"],

@@ -7,7 +7,7 @@ from typing import Any, Final, Never
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.commands.check.subjects.known import AWS_SCHEDULER, CAPACITY, EXTENDER, OUR_NAME, username
+from neuron_scheduler.commands.check.subjects.known import AWS_SCHEDULER, CAPACITY, EXTENDER
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import DEFAULT_SCHEDULER, Pod
 from neuron_scheduler.model.resources import NEURON_NAMES
@@ -144,8 +144,6 @@ class Snapshot:
     Attributes:
         server, source: the API server's URL, and where the address comes from.
         version: such as `v1.36.2`.
-        namespace: where the scheduler is, or will be, installed.
-        lease_name: of the Lease in that namespace.
         given_names: scheduler names that the user has given; empty for those of the installation.
         pods: those that `ask`, and have not ended.
         pinned: the keys of those of them that set one of `PINS` themselves.
@@ -163,8 +161,6 @@ class Snapshot:
     server: str
     source: str
     version: str | Unread
-    namespace: str = "kube-system"
-    lease_name: str = "my-scheduler"
     given_names: tuple[str, ...] = ()
     program_version: str = ""
     nodes: tuple[Node, ...] | Unread = ()
@@ -208,15 +204,6 @@ class Snapshot:
             (d, {*d.serves} if isinstance(d.serves, tuple) and d.replicas else set[str]()) for d in self.deployments
         )
         return tuple(d for d, of_it in served if not d.mode and {d.name, *of_it} & names)
-
-    @property
-    def account(self) -> str:
-        """Our ServiceAccount, as `namespace/name`."""
-        return f"{self.namespace}/{OUR_NAME}"
-
-    @property
-    def username(self) -> str:
-        return username(self.account)
 
     @cached_property
     def scheduler_names(self) -> tuple[str, ...]:
