@@ -4,12 +4,12 @@ How an answer is printed: text for a person, or one JSON or YAML document for a 
 Text from the cluster cannot control the terminal: what is not printable is an escape, in every form.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
 import attrs
-import msgspec
 
 from neuron_scheduler.explain.answers import to_json
 from neuron_scheduler.model.wording import clip
@@ -26,24 +26,12 @@ def write(answer: attrs.AttrsInstance, form: str, lines: Iterable[str]) -> None:
 
 
 def document(value: Any, form: str) -> str:
-    """Return JSON or YAML of JSON values; neither has a control character in it."""
+    """Return JSON or YAML of JSON values, in printable ASCII."""
     if form == "yaml":
         import yaml  # takes 30 ms to import
 
         return yaml.safe_dump(value, sort_keys=False, allow_unicode=False, width=1 << 20)
-    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    return "".join(map(_in_json, text)) + "\n"
-
-
-def _in_json(character: str) -> str:
-    if character == "\n" or character.isprintable():
-        return character
-    return msgspec.json.encode(character).decode()[1:-1] if ord(character) < 0x20 else _unicode_escape(character)
-
-
-def _unicode_escape(character: str) -> str:
-    units = character.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[at] << 8 | units[at + 1]:04x}" for at in range(0, len(units), 2))
+    return f"{json.dumps(value, indent=2)}\n"
 
 
 def age(seconds: float) -> str:

@@ -1,11 +1,11 @@
 """`neuron-scheduler check`: the flags, and the way from them to a report on stdout and an exit code."""
 
 import argparse
-import json
 
 from neuron_scheduler.commands.arguments import add_connection, add_output, connection_arguments
 from neuron_scheduler.commands.check.reader import SnapshotReader
 from neuron_scheduler.commands.check.report import EXIT_CODES, Report, TextReport, content, report_on
+from neuron_scheduler.commands.output import document
 from neuron_scheduler.commands.reading import in_time, one_question, run_async
 from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
@@ -36,9 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
             report: Report = run_async(_report, arguments)
         except UnreachableError as error:
             raise ConfigurationError(f"nothing could be checked: {error}") from error
-        in_json = arguments.output == "json"
-        lines = [json.dumps(content(report), indent=2)] if in_json else TextReport(terminal()).lines(report)
-        write_out("".join(f"{line}\n" for line in lines))
+        in_json, lines = arguments.output == "json", TextReport(terminal()).lines(report)
+        write_out(document(content(report), "json") if in_json else "".join(f"{line}\n" for line in lines))
     return report.exit_code
 
 
