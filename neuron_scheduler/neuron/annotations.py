@@ -9,8 +9,6 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 
-import attrs
-
 from neuron_scheduler.model.annotations import (
     AWS_NEURON_IDS,
     NEURON_ALLOC_TIME,
@@ -59,27 +57,14 @@ def runs_of(ids: Iterable[int]) -> str:
     return ", ".join("-".join(map(str, run)) for run in runs)
 
 
-@attrs.frozen
-class Allocation:
-    """
-    What a bound pod holds.
-
-    Attributes:
-        cores: None for an unknown holder, which may hold any core.
-        problem: why it is unknown, for the pod's owner; empty if it is known.
-    """
-
-    cores: CoreMask | None
-    problem: str = ""
-
-
 class _UnreadableError(ValueError):
     """Annotations that do not say for certain which ids the pod holds."""
 
 
-def allocation_of(pod: Pod, machine: Machine | None) -> Allocation:
+def allocation_of(pod: Pod, machine: Machine | None) -> tuple[CoreMask | None, str]:
     """
-    Return what a bound pod holds on its node's machine, no matter which scheduler bound it.
+    Return what a bound pod holds on its node's machine, no matter which scheduler bound it; None and why, in words for
+    its owner, if that is unknown: it may hold any core.
 
     Our own annotation counts first, then `AWS_NEURON_IDS`, then the documented names; the first two must agree if both
     exist. The ids must be in range, distinct, and as many as the pod asks for. They need not be contiguous: the kubelet
@@ -88,12 +73,12 @@ def allocation_of(pod: Pod, machine: Machine | None) -> Allocation:
     request = pod.neuron
     if request is None:
         if any(pod.requests.get(name) for name in NEURON_NAMES):
-            return Allocation(None, pod.refusal or "its request for Neuron could not be read")
-        return Allocation(NO_CORES)
+            return None, pod.refusal or "its request for Neuron could not be read"
+        return NO_CORES, ""
     try:
-        return Allocation(_cores_of(pod, request=request, machine=machine))
+        return _cores_of(pod, request=request, machine=machine), ""
     except _UnreadableError as error:
-        return Allocation(None, str(error))
+        return None, str(error)
 
 
 def annotations_for(*, pod: Pod, machine: Machine, placement: Placement, node_name: str) -> dict[str, str]:

@@ -348,7 +348,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     def _cores(self, bound: Pod) -> CoreMask | None:
         on = self.nodes.get(bound.node_name)
-        return allocation_of(bound, machine_of(on) if on else None).cores
+        return allocation_of(bound, machine_of(on) if on else None)[0]
 
     def _held(self, name: str) -> CoreMask:
         held = NO_CORES

@@ -107,7 +107,7 @@ class Chaos(Road):
         for known in NODES:
             used = NO_CORES
             for bound in self.on(known.name):
-                cores = allocation_of(bound, machine_of(known)).cores
+                cores = allocation_of(bound, machine_of(known))[0]
                 assert cores is not None, bound
                 assert not cores & used, f"{bound.key} has cores of another pod on {known.name}"
                 used = used | cores

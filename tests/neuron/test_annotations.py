@@ -17,7 +17,6 @@ from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_CORE, NEURON_DEVICE
 from neuron_scheduler.neuron.annotations import (
-    Allocation,
     alloc_time_of,
     allocation_of,
     annotations_for,
@@ -110,7 +109,7 @@ def test_read(case: str) -> None:
     """Every form that names the ids for certain is read."""
     given_pod, machine, want = READ[case]
 
-    assert allocation_of(given_pod, machine) == Allocation(CoreMask(want))
+    assert allocation_of(given_pod, machine) == (CoreMask(want), "")
 
 
 UNKNOWN: dict[str, tuple[dict[str, str], str]] = {
@@ -154,18 +153,18 @@ UNKNOWN: dict[str, tuple[dict[str, str], str]] = {
 def test_unknown(case: str) -> None:
     """If the ids are not certain, the pod is an unknown holder, with the reason."""
     annotations, want = UNKNOWN[case]
-    allocation = allocation_of(pod(TWO, annotations), INF1_6)
+    cores, problem = allocation_of(pod(TWO, annotations), INF1_6)
 
-    assert allocation.cores is None
-    assert want in allocation.problem
+    assert cores is None
+    assert want in problem
 
 
 def test_unknown_machine() -> None:
     """Ids mean nothing on a node without Neuron, or in a unit that it does not serve."""
     only_cores = Machine("inf1.6xlarge", Shape.LINE, 16, 1, frozenset({Unit.CORE}))
 
-    assert allocation_of(pod(TWO, {AWS_NEURON_IDS: "0,1"}), None).cores is None
-    assert allocation_of(pod(TWO, {AWS_NEURON_IDS: "0,1"}), only_cores).cores is None
+    assert allocation_of(pod(TWO, {AWS_NEURON_IDS: "0,1"}), None)[0] is None
+    assert allocation_of(pod(TWO, {AWS_NEURON_IDS: "0,1"}), only_cores)[0] is None
 
 
 def test_refused_pod_that_holds_neuron() -> None:
@@ -174,7 +173,7 @@ def test_refused_pod_that_holds_neuron() -> None:
         uid="u", namespace="d", name="p", node_name="n1", requests={NEURON_DEVICE: 1, NEURON_CORE: 1}, refusal="r"
     )
 
-    assert allocation_of(mixed, INF1_6) == Allocation(None, "r")
+    assert allocation_of(mixed, INF1_6) == (None, "r")
 
 
 def test_written() -> None:
@@ -269,7 +268,7 @@ def test_round_trip(machine: Machine, unit: Unit, counts: list[int], free: int) 
 
     assert written.keys() <= set(ALLOCATION_KEYS)
     for annotations in (written, *alone):
-        assert allocation_of(pod(neuron, annotations), machine) == Allocation(placement.cores)
+        assert allocation_of(pod(neuron, annotations), machine) == (placement.cores, "")
 
 
 AMOUNTS: dict[str, tuple[NeuronRequest, set[int]]] = {
@@ -301,7 +300,7 @@ def test_devices_with_their_cores() -> None:
     devices, cores = ([int(number) for number in written[key].split(",")] for key in ("NEURON_DEVS", "NEURON_CORES"))
     assert written[AWS_NEURON_IDS] == written["NEURON_DEVS"]
     assert cores == [core for device in devices for core in (2 * device, 2 * device + 1)]
-    assert allocation_of(pod(neuron, written), TRN1).cores == placement.cores
+    assert allocation_of(pod(neuron, written), TRN1)[0] == placement.cores
     assert lookup_amounts(neuron, TRN1) == {(Unit.DEVICE, 4), (Unit.DEVICE, 5)} | {(Unit.CORE, n) for n in (2, 8, 10)}
     assert not lookup_amounts(NeuronRequest(Unit.DEVICE, (16,), 16, cores_each=2), TRN1)
 

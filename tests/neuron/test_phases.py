@@ -66,7 +66,7 @@ def check(machine: Machine, free: int, unit: Unit, spec: Spec) -> bool:
     bound = Pod(
         uid="u", namespace="n", name="p", node_name="n", neuron=request, neuron_containers=names, allocation=written
     )
-    assert allocation_of(bound, machine).cores == placement.cores, case
+    assert allocation_of(bound, machine)[0] == placement.cores, case
     return True
 
 

@@ -55,7 +55,7 @@ def silicon(node: Node, here: Sequence[Pod]) -> Machinery | None:
         return None
     free, unknown_devices, unknown_cores, in_between = machine.all_cores, 0, 0, False
     for pod in here:
-        cores = allocation_of(pod, machine).cores
+        cores = allocation_of(pod, machine)[0]
         if cores is not None:
             free &= ~cores
             in_between |= bool(cores) and pod.neuron is not None and pod.neuron.total > 1 and cores != machine.all_cores

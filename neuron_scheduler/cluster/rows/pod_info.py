@@ -59,5 +59,5 @@ NO_POD_INFOS: Mapping[str, PodInfo] = {}
 def pod_info_of(pod: Pod, machine: Machine | None) -> PodInfo:
     if pod.claims and machine is not None and machine.published is not None:
         return PodInfo(pod, cores=machine.published.bits_of(pod.devices, pod.node_name))
-    allocation = allocation_of(pod, machine)
-    return PodInfo(pod, cores=allocation.cores, problem=allocation.problem)
+    cores, problem = allocation_of(pod, machine)
+    return PodInfo(pod, cores, problem)

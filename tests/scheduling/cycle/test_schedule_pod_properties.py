@@ -175,7 +175,7 @@ def play_beside_nominations(dice: Random) -> int:
     for i in range(dice.randint(1, 3)):
         first = nominated_pod(dice, f"kept-{i}", dice.choice(nodes).name)
         node_info = cluster.node(first.node_name)
-        cores = None if node_info is None else allocation_of(first, node_info.machine).cores
+        cores = None if node_info is None else allocation_of(first, node_info.machine)[0]
         if cores is not None:
             kept.append(first)
             cluster.nominate(first.node_name, Nomination(attrs.evolve(first, node_name="", allocation={}), cores))
