@@ -201,7 +201,7 @@ def resources(view: View, pod: Pod) -> Sentence:
                 parts.append(f"needs {quantity(name, pod.requests[name])} {clip(name)}; no node has any")
                 continue
             allocatable, used = node_info.node.allocatable.get(name, 0), node_info.used.get(name, 0)
-            parts.append(resource_text(name, pod.requests.get(name, 0) if name != PODS else 1, allocatable, used))
+            parts.append(_resource_text(name, pod.requests.get(name, 0) if name != PODS else 1, allocatable, used))
             if pod.neuron is not None and name == pod.neuron.resource:
                 parts[-1] += _by_ids(pod.neuron, node_info, max(0, allocatable - used))
         return "; ".join(parts)
@@ -218,8 +218,7 @@ def _by_ids(request: NeuronRequest, node_info: NodeInfo, free: int) -> str:
     return f"; by the ids that pods hold, {units} {'is' if really == 1 else 'are'} free"
 
 
-@memoise(maxsize=1 << 12)
-def resource_text(name: str, needed: int, allocatable: int, used: int) -> str:
+def _resource_text(name: str, needed: int, allocatable: int, used: int) -> str:
     needs = f"needs {quantity(name, needed)} {clip(name)}" if name != PODS else "needs room for 1 pod"
     if allocatable <= 0:
         return f"{needs}; the node has none"
@@ -254,19 +253,11 @@ def _free(request: NeuronRequest, node_info: NodeInfo) -> str:
     machine, free = node_info.machine, free_units_of(request.resource)(node_info)
     if machine is None:
         return ""
-    blocks = (
-        free_blocks(machine.with_pairs() if request.pairs else machine, node_info.free_cores, free)
-        if request.unit is Unit.DEVICE
-        else (largest_block_of(request.resource, pairs=request.pairs)(node_info),)
-    )
-    return free_text(request, free, machine.size(request.unit), blocks)
-
-
-@memoise(maxsize=1 << 12)
-def free_text(request: NeuronRequest, free: int, size: int, blocks: tuple[int, ...]) -> str:
-    needs = f"needs {request_text(request)}; {free} of {size} free"
+    needs = f"needs {request_text(request)}; {free} of {machine.size(request.unit)} free"
     if request.unit is Unit.CORE:
-        return f"{needs}, the largest free block has {max(blocks, default=0)}" if free else needs
+        largest = largest_block_of(request.resource, pairs=request.pairs)(node_info)
+        return f"{needs}, the largest free block has {largest}" if free else needs
+    blocks = free_blocks(machine.with_pairs() if request.pairs else machine, node_info.free_cores, free)
     return f"{needs}{in_blocks(blocks)}"
 
 
