@@ -72,13 +72,15 @@ class DepartureRules(Incoming):
 def find_departure(refused: RefusedPod) -> Generator[SearchStep, None, None]:
     if refused.error.pod_reason:
         return
-    found = yield from find_leavers(refused)
+    found, is_cut_off = yield from find_leavers(refused)
+    if is_cut_off:
+        yield _CUT_OFF
     if found is not None:
         yield departure(refused, [found], ("the pod", "goes there"))
 
 
-def find_leavers(refused: RefusedPod) -> Generator[SearchStep, None, Leavers | None]:
-    """Return a node, and the pods of it after whose end it takes the pod; None if there is no such node."""
+def find_leavers(refused: RefusedPod) -> Generator[None, None, tuple[Leavers | None, bool]]:
+    """Return a node and the pods of it after whose end it takes the pod, or None; and whether the search is cut off."""
     ending = DepartureRules(refused.pod, refused.profile, refused.disruption_allowance)
     best: tuple[Slot, Victims] | None = None
     asked_about = 0
@@ -89,12 +91,12 @@ def find_leavers(refused: RefusedPod) -> Generator[SearchStep, None, Leavers | N
             best = slot, found
         asked_about += found is not None  # counting alone shows that most nodes have no better pods
         if asked_about == _MOST_ASKED:
-            yield _CUT_OFF
             break
-        yield None
+        yield
+    is_cut_off = asked_about == _MOST_ASKED
     if best is None or len(best[1].pods) > MOST_GONE:
-        return None
-    return refused.cluster.view.row(best[0]), best[1].pods
+        return None, is_cut_off
+    return (refused.cluster.view.row(best[0]), best[1].pods), is_cut_off
 
 
 def _helpful_nodes(refused: RefusedPod) -> NodeSet:

@@ -19,6 +19,7 @@ from neuron_scheduler.cluster.view import View
 from neuron_scheduler.explain.answers import ChangeKind, SuggestedChange
 from neuron_scheduler.explain.changes.group_members import RefusedGroup, changes_of_members, end_of_evicted
 from neuron_scheduler.explain.changes.pod_spec import families_meant
+from neuron_scheduler.explain.changes.refused_pod import Answer
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ULTRASERVER_SIZES, ZONE_LABEL
@@ -45,9 +46,6 @@ MOST_TYPES: Final = 3
 _IF: Final = " The cluster has no such node, so its cpu, memory, labels and taints were not checked."
 _NEW: Final = "new-domain"
 """The value of the group's label on new nodes; no name of a node, which `join` replaces."""
-
-GroupChanges = tuple[tuple[SuggestedChange, ...], tuple[str, ...]]
-"""The changes, and the notes."""
 
 
 def fitting_new_nodes(
@@ -104,7 +102,7 @@ def group_changes(
     profile: Profile,
     *,
     budgets: Sequence[DisruptionBudget] = (),
-) -> Generator[None, None, GroupChanges]:
+) -> Generator[None, None, Answer]:
     """
     Return changes after which a refused group fits; yields whenever other tasks may run.
 

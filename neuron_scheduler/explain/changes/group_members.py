@@ -13,7 +13,7 @@ Each is offered only if the scheduler's own plan then places the group.
 
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 import attrs
 
@@ -21,7 +21,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.explain.answers import ChangeKind, SuggestedChange
 from neuron_scheduler.explain.changes import pod_spec
 from neuron_scheduler.explain.changes.departure import MOST_GONE, Leavers, departure, find_leavers
-from neuron_scheduler.explain.changes.refused_pod import RefusedPod, SearchStep, with_template
+from neuron_scheduler.explain.changes.refused_pod import RefusedPod, with_template
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import few
@@ -35,7 +35,6 @@ from neuron_scheduler.scheduling.groups.plan import plan_group
 from neuron_scheduler.scheduling.groups.regions import without_pod_terms
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
 
-T = TypeVar("T")
 MOST_TRIED: Final = 4
 """Changes of a kind, since a plan takes long."""
 
@@ -103,7 +102,7 @@ def _departure(group: RefusedGroup) -> Generator[None, None, SuggestedChange | N
         alone = without_pod_terms(member)
         if isinstance((yield from placer.place(alone, group.profile)), Decision):
             continue
-        found = yield from _without_notes(find_leavers(group.refused_member(trial, alone)))
+        found, _ = yield from find_leavers(group.refused_member(trial, alone))
         if found is None or sum(len(pods) for _, pods in (*gone, found)) > MOST_GONE:
             return None
         gone.append(found)
@@ -112,16 +111,6 @@ def _departure(group: RefusedGroup) -> Generator[None, None, SuggestedChange | N
         if not placer.place_on(alone, group.profile, found[0].node.name):
             return None
     return (yield from _end_of(group, gone))
-
-
-def _without_notes(search: Generator[SearchStep, None, T]) -> Generator[None, None, T]:
-    while True:
-        try:
-            next(search)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        yield
 
 
 def _toleration(group: RefusedGroup) -> Generator[None, None, SuggestedChange | None]:

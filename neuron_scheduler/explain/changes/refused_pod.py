@@ -83,6 +83,8 @@ class RefusedPod:
         return None
 
 
+Answer = tuple[tuple[SuggestedChange, ...], tuple[str, ...]]
+"""The changes, and the notes."""
 Kind = Callable[[RefusedPod], Iterator[SearchStep]]
 """Searches for a change of one kind."""
 

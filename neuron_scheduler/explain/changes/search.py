@@ -26,7 +26,7 @@ from neuron_scheduler.explain.answers import ChangeKind, SuggestedChange
 from neuron_scheduler.explain.changes import pod_spec
 from neuron_scheduler.explain.changes.departure import find_departure
 from neuron_scheduler.explain.changes.group import fitting_new_nodes
-from neuron_scheduler.explain.changes.refused_pod import Kind, RefusedPod, SearchStep, kubectl
+from neuron_scheduler.explain.changes.refused_pod import Answer, Kind, RefusedPod, SearchStep, kubectl
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.node import Node
@@ -55,8 +55,6 @@ NONE_ALONE: Final = (
 )
 ASKS_MUCH: Final = "What would let the pod in was not tried: it compares itself with other pods in too many ways."
 NONE_HELPS: Final = "No change of the cluster lets the pod in: the reason is the pod itself."
-Answer = tuple[tuple[SuggestedChange, ...], tuple[str, ...]]
-"""The changes, and the notes."""
 
 
 def find_uncordon(refused: RefusedPod) -> Iterator[SearchStep]:
