@@ -22,7 +22,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.plugins.contract import Filter, Plugin, PluginName, Refusal
+from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, PluginName, Refusal
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
 NAME = PluginName("InterPodAffinity")
@@ -37,17 +37,16 @@ HARD_POD_AFFINITY_WEIGHT = 1
 """The weight of a placed pod's required affinity term that matches the incoming pod (`hardPodAffinityWeight`)."""
 
 
-def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
-    refusals = []
-    near, apart = pod.constraints.affinity, pod.constraints.anti_affinity
-    if near:
-        fitting = _nodes_near(view, pod, near)
-        refusals.append(Refusal(NAME, NOT_NEAR, less(among, fitting), unresolvable=True))
-        among &= fitting
-    if apart:
-        crowded = _union(totals for term in apart for totals in matching_totals(view, term))
-        refusals.append(Refusal(NAME, NOT_APART, among & crowded))
-    return refusals
+def filter_near(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+    if not pod.constraints.affinity:
+        return NONE_REFUSED
+    near = _nodes_near(view, pod, pod.constraints.affinity)
+    return (Refusal(NAME, NOT_NEAR, less(among, near), unresolvable=True),)
+
+
+def filter_apart(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
+    crowded = _union(totals for term in pod.constraints.anti_affinity for totals in matching_totals(view, term))
+    return (Refusal(NAME, NOT_APART, among & crowded),)
 
 
 def refuse_emptied(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
@@ -185,11 +184,13 @@ def _times_less(weight: int, totals: Column, among: NodeSet) -> Iterator[tuple[i
         yield weight * number, less(among, nodes)
 
 
+APART: Final = Filter(filter_apart, refuse_emptied=refuse_emptied, reads=(PodField.ANTI_AFFINITY,))
 BY_PLACED_PODS: Final = Filter(filter_by_placed_pods, agreeable_nodes, refuse_emptied_by_placed_pods)
 PLUGIN = Plugin(
     name=NAME,
     filters=(
-        Filter(filter_nodes, refuse_emptied=refuse_emptied, reads=(PodField.AFFINITY, PodField.ANTI_AFFINITY)),
+        Filter(filter_near, reads=(PodField.AFFINITY,)),
+        APART,
         BY_PLACED_PODS,
     ),
     events=frozenset(

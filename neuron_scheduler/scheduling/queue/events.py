@@ -21,12 +21,13 @@ import attrs
 from neuron_scheduler.cluster.index.nodeset import NO_NODES
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, without_nomination
 from neuron_scheduler.cluster.view import View
-from neuron_scheduler.model.pod import FEW_COMPARISONS, Pod
+from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import GroupKey
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
 from neuron_scheduler.scheduling.cycle.refusals import nodes_not_refused
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import NodeHint, Refusal, RowHint
+from neuron_scheduler.scheduling.plugins.inter_pod_affinity import APART, BY_PLACED_PODS
 from neuron_scheduler.scheduling.plugins.registry import (
     CONCERNED_BY,
     COUNTING_PODS,
@@ -41,6 +42,10 @@ _HINTS: Final[Mapping[str, NodeHint[Any] | RowHint[Any]]] = {
 }
 MOST_ASKED = 256
 """Different pods in one burst of events; beyond, comparing them with the waiting pods costs more than it saves."""
+_AS_LONG: Final = 4
+"""Comparisons of terms that take as long as asking one hint about a node."""
+_MOST_COMPARED: Final = 4096
+"""Terms and requirements of a pod, times different pods in one burst: some milliseconds, like an attempt for them."""
 MOST_NODES: Final = 256
 """Nodes in one burst of events; beyond, asking a hint about all of them costs more than the attempt that it saves."""
 RowOf = Callable[[str], NodeInfo | None]
@@ -95,7 +100,7 @@ class Interest:
     How a refused pod selects other pods, and what they may select it by; equal for the replicas of a workload.
 
     Attributes:
-        asks_much: comparing it with other pods would take longer than needless attempts.
+        comparisons: terms and requirements that each other pod is compared with.
     """
 
     namespace: str
@@ -103,24 +108,20 @@ class Interest:
     selectors: tuple[LabelSelector, ...]
     affinity: tuple[PodAffinityTerm, ...]
     anti_affinity: tuple[PodAffinityTerm, ...]
-    asks_much: bool = False
+    comparisons: int = 0
 
     def concerns(self, other: PodChange, event: ClusterEvent) -> bool:
         """Return whether the other pod may matter; one that is added never helps a pod that must be apart from it."""
-        if self.asks_much:
-            return True  # thousands of such pods may wait, and each event would be compared with each of them
+        labels = dict(other.labels)
         return (
-            any(self._counts(selector, other) for selector in self.selectors)
-            or any(_may_match(term, other.namespace, other.labels) for term in self.affinity)
-            or (event is not ClusterEvent.ASSIGNED_POD_ADDED and self._keeps_apart(other))
+            (other.namespace == self.namespace and any(selector.matches(labels) for selector in self.selectors))
+            or any(_may_match(term, other.namespace, labels) for term in self.affinity)
+            or (event is not ClusterEvent.ASSIGNED_POD_ADDED and self._keeps_apart(other, labels))
         )
 
-    def _counts(self, selector: LabelSelector, other: PodChange) -> bool:
-        return other.namespace == self.namespace and selector.matches(dict(other.labels))
-
-    def _keeps_apart(self, other: PodChange) -> bool:
-        return any(_may_match(term, other.namespace, other.labels) for term in self.anti_affinity) or any(
-            _may_match(term, self.namespace, self.labels) for term in other.anti_affinity
+    def _keeps_apart(self, other: PodChange, labels: Mapping[str, str]) -> bool:
+        return any(_may_match(term, other.namespace, labels) for term in self.anti_affinity) or any(
+            _may_match(term, self.namespace, dict(self.labels)) for term in other.anti_affinity
         )
 
 
@@ -144,7 +145,7 @@ def interest_of(pod: Pod, plugins: frozenset[str]) -> Interest | None:
         selectors=tuple({c.selector: None for c in constraints.spread if c.hard and c.selector is not None}),
         affinity=constraints.affinity,
         anti_affinity=constraints.anti_affinity,
-        asks_much=constraints.comparisons > FEW_COMPARISONS,
+        comparisons=constraints.comparisons,
     )
 
 
@@ -163,14 +164,16 @@ def pods_may_help(
         return True
     if concerned & COUNTING_VOLUMES and any(pod is None or pod.has_volumes for pod in happened_to):
         return True
-    return bool(concerned & COUNTING_PODS) and any(
-        pod is None or interest is None or interest.concerns(pod, event) for pod in happened_to
-    )
+    if not concerned & COUNTING_PODS:
+        return False
+    if interest is None or len(happened_to) * interest.comparisons > _MOST_COMPARED:
+        return True
+    return any(pod is None or interest.concerns(pod, event) for pod in happened_to)
 
 
-def _may_match(term: PodAffinityTerm, namespace: str, labels: frozenset[tuple[str, str]]) -> bool:
+def _may_match(term: PodAffinityTerm, namespace: str, labels: Mapping[str, str]) -> bool:
     """Return whether a term may match a pod; a namespace selector always may: namespaces are unknown here."""
-    if term.selector is None or not term.selector.matches(dict(labels)):
+    if term.selector is None or not term.selector.matches(labels):
         return False
     return term.namespace_selector is not None or namespace in term.namespaces
 
@@ -194,6 +197,11 @@ class RefusalKind:
     scheduler_name: str = ""
     refused_by: frozenset[str] = frozenset()
     group: GroupKey | None = None
+
+    @property
+    def comparisons(self) -> int:
+        """How often the pods are compared with each pod, or node."""
+        return 1 if self.interest is None else 1 + self.interest.comparisons // _AS_LONG
 
 
 def refusal_kind_of(
@@ -254,8 +262,10 @@ class PendingEvents:
 
     @property
     def count(self) -> int:
-        """How many pods and nodes one refused pod is compared with at most, at least 1."""
-        return max(1, sum(map(len, self.pods.values())) + sum(map(len, filter(None, self.rows.values()))))
+        """How many pods, with their terms, and nodes one refused pod is compared with at most, at least 1."""
+        pods = (pod for pods in self.pods.values() for pod in pods)
+        terms = sum(1 if pod is None else 1 + len(pod.anti_affinity) // _AS_LONG for pod in pods)
+        return max(1, terms + sum(map(len, filter(None, self.rows.values()))))
 
     def as_of_now(self, row: RowOf) -> "PendingEvents":
         """Return the events with the nodes as they are now."""
@@ -317,7 +327,8 @@ def _less_barred(view: View, pod: Pod, kind: RefusalKind, names: list[str]) -> l
     def ask(recording: View) -> None:
         for plugin in PLUGINS:
             for step in plugin.filters if plugin.hint is None and plugin.name in kind.plugins else ():
-                found.extend(step.refuse(recording, pod, among))
+                if step not in (APART, BY_PLACED_PODS):  # the pods may leave, and there may be very many terms
+                    found.extend(step.refuse(recording, pod, among))
 
     if view.index_requests(ask).lacking:
         return names  # an attempt builds the indexes in steps

@@ -162,8 +162,8 @@ class UnschedulablePods:
             for event, nodes in events.wake_ups(first.pod, line.kind) if first is not None else ():
                 line.wake(event, nodes)
                 self._send_ahead(line, now)
-                left -= _FILTERS_ASKED
-            left -= count
+                left -= _FILTERS_ASKED * line.kind.comparisons
+            left -= count * line.kind.comparisons
         index, best = self._all_asked, self._best()
         self._steps = self._steps + 1 if self._is_before(index, best) else 0
         self._steps_above = self._steps_above + 1 if self._is_before(index, best[:1]) else 0

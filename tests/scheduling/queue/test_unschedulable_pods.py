@@ -2,20 +2,24 @@
 
 import tracemalloc
 from collections.abc import Iterable
+from unittest import mock
 
 import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.rows.node_info import Nomination
-from neuron_scheduler.model.node import Node
+from neuron_scheduler.cluster.view import RecordingView
+from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod, assigned_pod
+from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support.builders import node, pod
+from tests.support.harness import cluster_of
 from tests.support.queueing import AFFINITY, FIT, GONE, apply_events, counts, drain, new_queue, popped, refuse_all
 from tests.support.storage import claim, stored, volume, zone, zoned
 
@@ -137,6 +141,45 @@ def test_a_pod_is_not_tried_for_a_node_where_its_volume_cannot_be_mounted() -> N
     assert world.settle() == world.tried == []
     world.end("full")
     assert world.settle() == ["mounting"]
+
+
+def term_about(app: str, key: str) -> PodAffinityTerm:
+    return PodAffinityTerm(key, LabelSelector((Requirement("app", Operator.IN, (app,)),)), frozenset({"default"}))
+
+
+def test_terms_of_placed_pods_are_not_asked_whether_an_event_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JobSet's exclusive placement makes one for each Job, all of which match the pods of the others."""
+    apart, other = (term_about("worker", HOSTNAME_LABEL),), pod("other", on="a", cpu=1)
+    cache = pod("cache", on="b", cpu=192_000, labels={"app": "cache"}, anti_affinity=apart)
+    world = World(cluster_of(zoned(a="x", b="y"), [cache, other]))
+    world.there = {"other": other}
+    near = (term_about("cache", ZONE_LABEL),)
+    world.add([pod("worker", cpu=1000, labels={"app": "worker"}, affinity=near)])
+    assert world.settle() == []
+    asked = mock.Mock(return_value=())
+    monkeypatch.setattr(RecordingView, "terms_of_placed_pods", asked)
+    world.end("other")
+    assert world.settle() == world.tried == []
+    assert not asked.called
+
+
+@pytest.mark.parametrize(
+    ("ended", "want"),
+    [
+        pytest.param([pod("x", on="n", labels={"app": "none"})], [], id="no term matches"),
+        pytest.param([pod("x", on="n", labels={"app": "7"})], ["picky"], id="one matches"),
+        pytest.param([pod(f"x{n}", on="n", labels={"n": f"{n}"}) for n in range(100)], ["picky"], id="very many pods"),
+    ],
+)
+def test_a_pod_with_very_many_terms_is_compared_with_the_pods_that_end(ended: list[Pod], want: list[str]) -> None:
+    """Each attempt for it would take long; so does comparing it with very many pods."""
+    queue = new_queue()
+    terms = tuple(term_about(f"{number}", HOSTNAME_LABEL) for number in range(50))
+    queue.add(pod("picky", anti_affinity=terms), 0.0)
+    refuse_all(queue, 0.0, frozenset({"InterPodAffinity"}))
+    for gone in ended:
+        queue.note(GONE, gone, on=None)
+    assert drain(queue, 100.0) == want
 
 
 def test_a_pod_that_takes_the_free_space_sends_others_back_untried() -> None:
