@@ -184,13 +184,12 @@ def _times_less(weight: int, totals: Column, among: NodeSet) -> Iterator[tuple[i
         yield weight * number, less(among, nodes)
 
 
-APART: Final = Filter(filter_apart, refuse_emptied=refuse_emptied, reads=(PodField.ANTI_AFFINITY,))
 BY_PLACED_PODS: Final = Filter(filter_by_placed_pods, agreeable_nodes, refuse_emptied_by_placed_pods)
 PLUGIN = Plugin(
     name=NAME,
     filters=(
         Filter(filter_near, reads=(PodField.AFFINITY,)),
-        APART,
+        Filter(filter_apart, refuse_emptied=refuse_emptied, reads=(PodField.ANTI_AFFINITY,)),
         BY_PLACED_PODS,
     ),
     events=frozenset(

@@ -26,8 +26,8 @@ from neuron_scheduler.model.pod_group import GroupKey
 from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
 from neuron_scheduler.scheduling.cycle.refusals import nodes_not_refused
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.plugins.contract import NodeHint, Refusal, RowHint
-from neuron_scheduler.scheduling.plugins.inter_pod_affinity import APART, BY_PLACED_PODS
+from neuron_scheduler.scheduling.plugins.contract import NodeHint, RowHint
+from neuron_scheduler.scheduling.plugins.inter_pod_affinity import BY_PLACED_PODS
 from neuron_scheduler.scheduling.plugins.registry import (
     CONCERNED_BY,
     COUNTING_PODS,
@@ -315,24 +315,32 @@ def _may_take(node_info: NodeInfo, pod: Pod, kind: RefusalKind) -> bool:
 
 def _less_barred(view: View, pod: Pod, kind: RefusalKind, names: list[str]) -> list[str]:
     """
-    Return the nodes without those that a plugin without a hint refuses as they are now, whatever pods leave them.
+    Return the nodes without those that a plugin without a hint refuses as they are now, whatever pods it may evict.
 
     A hint would need the state of other objects, such as the volume of a claim. Members of a group may help each other.
+    Terms of placed pods are not asked: there may be very many.
     """
     if pod.group is not None:
         return names
-    slots, found = {name: view.slot(name) for name in names}, list[Refusal]()
-    among = reduce(or_, (1 << slot for slot in slots.values() if slot is not None), NO_NODES)
+    slots, below = {name: view.slot(name) for name in names}, kind.hint_input.evicts_below
+    rows = [view.row(slot) for slot in slots.values() if slot is not None]
+    evicts = below is not None and any(row.without_lower_priority(below) is not row for row in rows)
+    left = reduce(or_, (1 << slot for slot in slots.values() if slot is not None), NO_NODES)
+    steps = [
+        step for plugin in PLUGINS if plugin.hint is None and plugin.name in kind.plugins for step in plugin.filters
+    ]
 
     def ask(recording: View) -> None:
-        for plugin in PLUGINS:
-            for step in plugin.filters if plugin.hint is None and plugin.name in kind.plugins else ():
-                if step not in (APART, BY_PLACED_PODS):  # the pods may leave, and there may be very many terms
-                    found.extend(step.refuse(recording, pod, among))
+        nonlocal left
+        for step in steps:
+            if left and step is not BY_PLACED_PODS:
+                refusals = [each for each in step.refuse(recording, pod, left) if each.unresolvable or not evicts]
+                if evicts and step.refuse_emptied is not None:
+                    refusals += step.refuse_emptied(recording, pod, left)
+                left = nodes_not_refused(left, refusals)
 
     if view.index_requests(ask).lacking:
         return names  # an attempt builds the indexes in steps
-    left = nodes_not_refused(among, [refusal for refusal in found if refusal.unresolvable])
     return [name for name, slot in slots.items() if slot is None or left >> slot & 1]
 
 

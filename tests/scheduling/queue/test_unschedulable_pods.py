@@ -12,10 +12,11 @@ from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.cluster.view import RecordingView
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL, Node
 from neuron_scheduler.model.pod import Pod, assigned_pod
-from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement
+from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement, SpreadConstraint
 from neuron_scheduler.neuron.core_mask import NO_CORES, CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
+from neuron_scheduler.scheduling.plugins import pod_topology_spread
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support.builders import node, pod
@@ -161,6 +162,24 @@ def test_terms_of_placed_pods_are_not_asked_whether_an_event_helps(monkeypatch: 
     world.end("other")
     assert world.settle() == world.tried == []
     assert not asked.called
+
+
+@pytest.mark.parametrize("priority", [0, -1])
+def test_a_pod_is_not_tried_for_a_node_that_its_spread_refuses(priority: int) -> None:
+    """One zone is full, and the other has a matching pod, which does not end and which the pod may not evict."""
+    spread = (SpreadConstraint(ZONE_LABEL, 1, hard=True, selector=term_about("web", ZONE_LABEL).selector),)
+    web, full = pod("web", on="a", cpu=1, labels={"app": "web"}), pod("full", on="b", cpu=192_000)
+    others = [pod(name, on="a", cpu=1, priority=priority) for name in ("stays", "ends")]
+    world = World(cluster_of(zoned(a="x", b="y"), [web, full, *others]))
+    world.there = {each.name: each for each in (full, *others)}
+    waiting = pod("waiting", cpu=1000, labels={"app": "web"}, spread=spread)
+    world.add([waiting])
+    assert world.settle() == []
+    pod_topology_spread.refuse_emptied(world.cluster.view, waiting, world.cluster.view.live)  # as a search for victims
+    world.end("ends")
+    assert world.settle() == world.tried == []
+    world.end("full")
+    assert world.settle() == ["waiting"]
 
 
 @pytest.mark.parametrize(
