@@ -7,7 +7,7 @@ taken by name.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 from typing import Final
 
 import attrs
@@ -23,8 +23,8 @@ from neuron_scheduler.model.selectors import LabelSelector, NodeSelectorTerm, Op
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
 from neuron_scheduler.scheduling.plugins.node_affinity import any_term
 
-_MOST_TRIED: Final = 2560
-"""Claims, at any nodes: some milliseconds."""
+_MOST_TRIED: Final = 4000
+"""Comparisons with volumes (to begin takes as long as 10), and claims: a millisecond, five times in an attempt."""
 _Equal = tuple[PersistentVolumeClaim, PersistentVolume | None, Sequence[PersistentVolumeClaim]]
 """A wish, the volume that is kept for it, and the claims that have it."""
 _Asked = tuple[PersistentVolumeClaim, Column, int]
@@ -57,9 +57,9 @@ def nodes_served(
 
     Of equal claims, only the last by size is returned.
 
-    Numbers decide, but where claims with other modes or selectors may take the volumes of a claim: the first 128 of
-    such nodes (fewer for very many claims) are tried, those with as many volumes in all before others. These others are
-    not tried for `static` classes: some claim lacks a volume there.
+    Numbers decide, but where claims with other modes or selectors may take the volumes of a claim: the first of such
+    nodes (about a hundred, fewer for many volumes or claims) are tried, those with as many volumes in all before
+    others. These others are not tried for `static` classes: some claim lacks a volume there.
     """
     served = dict[PersistentVolumeClaim, tuple[PersistentVolumeClaim, NodeSet]]()
     asked, doubtful = dict[PersistentVolumeClaim, _Asked](), dict[Group, NodeSet]()
@@ -74,13 +74,16 @@ def nodes_served(
             nodes, possible = _nodes_with_enough(kind, list(asked.values()), among)
             doubtful[group_of(wish)] = doubtful.get(group_of(wish), NO_NODES) | less(possible, nodes)
         served[wish] = equal[-1], nodes
-    enough, others = _to_try(view, asked, doubtful, static)
-    tried = NO_NODES
-    for slot in islice(chain(slots_of(enough), slots_of(others)), _MOST_TRIED // max(20, len(claims))):
+    enough, others, volumes = _to_try(view, asked, doubtful, static)
+    in_doubt, tried, left = [each for each in by_size if doubtful.get(group_of(each[0]))], NO_NODES, _MOST_TRIED
+    for slot in chain(slots_of(enough), slots_of(others)):
+        if left <= 0:
+            break
+        left -= len(claims) + sum(each * (10 + column.value(slot)) for each, column in volumes)
         tried |= 1 << slot
-        taken = _choose_volumes(view, slot, by_size)
+        taken = _choose_volumes(view, slot, in_doubt)
         for wish, (last, nodes) in served.items():
-            served[wish] = last, nodes | (NO_NODES if taken[last.key] is None else 1 << slot)
+            served[wish] = last, nodes | (NO_NODES if taken.get(last.key) is None else 1 << slot)
     return list(served.values()), less(enough | others, tried)
 
 
@@ -124,16 +127,22 @@ def _nodes_with_enough(kind: PersistentVolumeClaim, asked: Sequence[_Asked], amo
 
 def _to_try(
     view: View, asked: Mapping[PersistentVolumeClaim, _Asked], doubtful: Mapping[Group, NodeSet], static: Container[str]
-) -> tuple[NodeSet, NodeSet]:
-    """Return the doubtful nodes with as many volumes as claims, whatever these ask for, and those with too few."""
-    enough = others = NO_NODES
+) -> tuple[NodeSet, NodeSet, Sequence[tuple[int, Column]]]:
+    """
+    Return the doubtful nodes with as many volumes as claims, whatever these ask for, and those with too few.
+
+    Also of each group in doubt how many comparisons its wishes make with a volume, and the volumes of each node.
+    """
+    enough, others, volumes = NO_NODES, NO_NODES, list[tuple[int, Column]]()
     for group, nodes in doubtful.items():
         if nodes:
             wishes = [wish for wish in asked if group_of(wish) == group]  # by size
             any_volume = attrs.evolve(wishes[0], access_modes=(), selector=None)
-            enough |= view.free_volumes(any_volume).at_least(sum(asked[wish][2] for wish in wishes), nodes)
+            each = sum(1 + len(wish.selector.requirements) if wish.selector else 1 for wish in wishes)
+            volumes.append((each, view.free_volumes(any_volume)))
+            enough |= volumes[-1][1].at_least(sum(asked[wish][2] for wish in wishes), nodes)
             others |= NO_NODES if group[0] in static else nodes
-    return enough, less(others, enough)
+    return enough, less(others, enough), volumes
 
 
 def _may_want_the_same(*wishes: PersistentVolumeClaim) -> bool:
@@ -150,13 +159,15 @@ def _may_want_the_same(*wishes: PersistentVolumeClaim) -> bool:
 def _choose_volumes(view: View, slot: Slot, by_size: Iterable[_Equal]) -> Mapping[str, PersistentVolume | None]:
     """Return what claims get on a node, by their keys: each, the smallest first, the smallest volume that is left."""
     node, taken, gone = view.row(slot).node, dict[str, PersistentVolume | None](), set[str]()
+    left = dict[PersistentVolumeClaim, Iterator[PersistentVolume]]()
     for wish, kept, equal in by_size:
         if kept is not None:
             taken[equal[0].key] = kept if _nodes_matching(view, kept.required_terms, 1 << slot) else None
             continue
-        left = (volume for volume in view.volumes.free.volumes_for(wish, node) if volume.name not in gone)
+        if wish not in left:
+            left[wish] = (volume for volume in view.volumes.free.volumes_for(wish, node) if volume.name not in gone)
         for claim in equal:
-            volume = taken[claim.key] = next(left, None)
+            volume = taken[claim.key] = next(left[wish], None)
             if volume is not None:
                 gone.add(volume.name)
     return taken

@@ -11,6 +11,7 @@ from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
+from neuron_scheduler.scheduling.plugins import static_volumes
 from neuron_scheduler.scheduling.plugins.static_volumes import assign_volumes, nodes_served
 from tests.support.builders import GI, pod
 from tests.support.storage import claim, host, stored, volume, zone, zoned
@@ -91,3 +92,34 @@ def test_claims_get_what_kube_scheduler_would_choose(seed: int) -> None:
     for node, want in zip(NODES, wants, strict=True):
         got = assign_volumes(cluster.view, pod(), node.name, claims)
         assert {each.name: kept and kept.name for each, kept in got} == want
+
+
+class Labels(dict[str, str]):
+    """Labels of volumes, which count how often one is read."""
+
+    reads = 0
+
+    def get(self, *key: Any) -> Any:
+        Labels.reads += 1
+        return super().get(*key)
+
+
+@pytest.mark.parametrize("requirements", [1, 12])
+@pytest.mark.parametrize("number", [12, 60])
+def test_many_volumes_of_a_node_take_no_longer(monkeypatch: pytest.MonkeyPatch, number: int, requirements: int) -> None:
+    """Fewer nodes are tried then, one at least; on a node, claims that ask for the same look at a volume once."""
+    monkeypatch.setattr(static_volumes, "_MOST_TRIED", 1000)
+    ssd = LabelSelector((Requirement("ssd", Operator.EXISTS),) * requirements)
+    nodes = zoned(**{f"n{n}": "x" for n in range(20)})
+    claims = [claim(f"c{n}", selector=ssd if n % 2 else None) for n in range(12)]
+    names = [(node.name, n) for node in nodes for n in range(number)]
+    cluster = stored(
+        nodes,
+        *claims,
+        *[volume(f"{a}-{n:02}", on=host(a), labels=Labels(ssd="") if n < 6 else Labels()) for a, n in names],
+    )
+    nodes_served(cluster.view, claims, cluster.view.live)
+    Labels.reads = 0
+    _, unknown = nodes_served(cluster.view, claims, cluster.view.live)
+    assert 0 < Labels.reads <= 1000 + requirements * number
+    assert unknown.bit_count() < len(nodes)
