@@ -35,6 +35,7 @@ Who is told of what, by the modules of the observers:
     DevicesChanged      queue_observer, claim_binder
 """
 
+from collections.abc import Sequence
 from typing import ClassVar, Protocol, TypeAlias
 
 import attrs
@@ -157,10 +158,16 @@ class NamespaceChanged:
 
 @attrs.frozen(eq=False)
 class StorageChanged:
-    """A storage object has come (`before` is None), changed, or gone (`after` is None)."""
+    """
+    A storage object has come (`before` is None), changed, or gone (`after` is None).
+
+    Attributes:
+        nodes: names of those on which other volumes, or fewer or more of them, count as attached now.
+    """
 
     before: Storage | None
     after: Storage | None
+    nodes: Sequence[str] = ()
 
 
 @attrs.frozen(eq=False)

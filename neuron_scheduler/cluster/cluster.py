@@ -11,7 +11,7 @@ There is no lock: nothing here awaits, so no event comes between a decision and 
 nodes at once are for `view`.
 """
 
-from collections.abc import Iterator, Set as AbstractSet
+from collections.abc import Iterator, Sequence, Set as AbstractSet
 from contextlib import AbstractContextManager, contextmanager
 from functools import reduce
 from operator import or_
@@ -272,11 +272,12 @@ class Cluster:
         claimed = Claimed(held & ~reduce(or_, pods, NO_CORES), twice)
         return node_info if claimed == node_info.claimed else with_claimed(node_info, claimed)
 
-    def put_storage(self, storage: Storage) -> None:
-        self._refresh(self.volumes.put(storage))
+    def put_storage(self, storage: Storage) -> Sequence[str]:
+        """Add or replace a storage object; return the names of the nodes on which it counts otherwise now."""
+        return self._refresh(self.volumes.put(storage))
 
-    def remove_storage(self, storage: Storage) -> None:
-        self._refresh(self.volumes.remove(storage))
+    def remove_storage(self, storage: Storage) -> Sequence[str]:
+        return self._refresh(self.volumes.remove(storage))
 
     def fork(self) -> Self:
         # The fork gets the old dictionary: after many removals the first copy is slow, and copies of a copy are fast.
@@ -343,16 +344,18 @@ class Cluster:
             self.placed_groups.replace(before, pod_info)
         self._table.put_pod(node_info, uid)
 
-    def _refresh(self, effects: Effects) -> None:
-        for name in effects.nodes:
-            node_info = self.node(name)
-            if node_info is not None:
-                self._table.put(attrs.evolve(node_info, storage=self.volumes.storage_of(name)))
-        if not (effects.claims and self._where):
-            return
-        holders = self.view.postings(claims_on)
-        for slot in {slot for key in effects.claims for slot in holders.slots(key)}:
-            self._table.replace(slot, with_current_volumes(self._table.row(slot), self.volumes))
+    def _refresh(self, effects: Effects) -> Sequence[str]:
+        changed = [name for name in effects.nodes if self.node(name) is not None]
+        for name in changed:
+            self._table.put(attrs.evolve(self._table.node_info_of(name), storage=self.volumes.storage_of(name)))
+        claims = effects.claims if self._where else ()
+        for slot in {slot for key in claims for slot in self.view.postings(claims_on).slots(key)}:
+            before = self._table.row(slot)
+            after = with_current_volumes(before, self.volumes)
+            if after is not before:
+                self._table.replace(slot, after)
+                changed.append(after.node.name)
+        return changed
 
 
 def _with_node(before: NodeInfo, node: Node, storage: NodeStorage) -> NodeInfo:

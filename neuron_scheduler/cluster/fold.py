@@ -64,8 +64,7 @@ def put(cluster: Cluster, old: Any, new: Watched) -> Sequence[Change]:
         case ResourceSlice() | DeviceClass() | DeviceTaintRule() | ResourceClaim():
             changes = _changes_of_devices(cluster, new, is_gone=False)
         case _:
-            cluster.put_storage(new)
-            changes = (StorageChanged(old, new),)
+            changes = (StorageChanged(old, new, cluster.put_storage(new)),)
     return changes
 
 
@@ -91,8 +90,7 @@ def remove(cluster: Cluster, old: Watched) -> Sequence[Change]:
         case ResourceSlice() | DeviceClass() | DeviceTaintRule() | ResourceClaim():
             changes = _changes_of_devices(cluster, old, is_gone=True)
         case _:
-            cluster.remove_storage(old)
-            changes = (StorageChanged(old, None),)
+            changes = (StorageChanged(old, None, cluster.remove_storage(old)),)
     return changes
 
 

@@ -5,7 +5,7 @@ A pod without a node belongs to the queue if its scheduler name is ours. All oth
 refused pods fit. Upstream: `pkg/scheduler/eventhandlers.go`.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Collection, Container
 from typing import ClassVar
 
 import attrs
@@ -75,16 +75,16 @@ class QueueObserver:
                 self.queue.note(ClusterEvent.NODE_DELETED)
             case NamespaceChanged():
                 self.queue.note(ClusterEvent.NAMESPACE_LABELS)
-            case DevicesChanged() | StorageChanged():
-                self._note_claims(change)
+            case StorageChanged():
+                for happened in storage_events(change.before, change.after):
+                    self.queue.note(happened.event, claim=happened.claim)
+                self._note_on(change.nodes, ClusterEvent.ATTACHMENT_GONE)
+            case DevicesChanged():
+                self._note_on(change.nodes, ClusterEvent.DEVICES_CHANGED)
 
-    def _note_claims(self, change: DevicesChanged | StorageChanged) -> None:
-        if isinstance(change, StorageChanged):
-            for event in storage_events(change.before, change.after):
-                self.queue.note(event.event, claim=event.claim)
-        elif self.queue.is_listening:
-            for name in change.nodes:
-                self.queue.note(ClusterEvent.DEVICES_CHANGED, on=self.cluster.node(name))
+    def _note_on(self, nodes: Collection[str], event: ClusterEvent) -> None:
+        for name in nodes if self.queue.is_listening else ():
+            self.queue.note(event, on=self.cluster.node(name))
 
     def _put_pending(self, pod: Pod) -> None:
         is_ours = pod.scheduler_name in self.scheduler_names

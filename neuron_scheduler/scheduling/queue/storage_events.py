@@ -3,7 +3,7 @@ The cluster events that follow from a change of a storage object.
 
 Upstream: `EventsToRegister` of the volume plugins, without its hints: few pods wait for volumes, so a needless attempt
 costs less than a rule for each field. A claim, or a volume bound to it, concerns only the pods that use the claim; a
-free volume concerns all pods. ATTACHMENT_GONE stands for any change of what counts as attached to a node.
+free volume concerns all pods. What counts as attached to a node is ATTACHMENT_GONE there (`StorageChanged.nodes`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,9 +23,6 @@ from neuron_scheduler.model.volumes import (
 )
 from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-
-_COUNTED: Final = (PersistentVolumeClaim, PersistentVolume, StorageClass)
-"""By these kinds the volumes of pods count as attached, on nodes and in limits that may be full."""
 
 
 @attrs.frozen
@@ -52,7 +49,7 @@ _EVENTS: Final[Mapping[type[Storage], _Events]] = {
     CSINode: _Events(ClusterEvent.CSI_NODE_ADDED, ClusterEvent.CSI_NODE_CHANGED, ClusterEvent.CSI_NODE_CHANGED),
     CSIDriver: _Events(changed=ClusterEvent.CSI_DRIVER_CHANGED, deleted=ClusterEvent.CSI_DRIVER_CHANGED),
     CSIStorageCapacity: _Events(ClusterEvent.CAPACITY_CHANGED, ClusterEvent.CAPACITY_CHANGED),
-    VolumeAttachment: _Events(deleted=ClusterEvent.ATTACHMENT_GONE),
+    VolumeAttachment: _Events(),
 }
 
 
@@ -66,8 +63,6 @@ def storage_events(before: Storage | None, after: Storage | None) -> Iterator[St
             # The claim that a volume was kept for may take another one now.
             is_kept = before is None or _claim(before) in ("", _claim(storage))
             yield StorageEvent(happened, _claim(storage) if is_kept else "")
-        if isinstance(storage, _COUNTED):
-            yield StorageEvent(ClusterEvent.ATTACHMENT_GONE)
 
 
 def events_of_release(plan: VolumePlan) -> Iterator[StorageEvent]:

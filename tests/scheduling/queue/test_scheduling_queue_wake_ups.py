@@ -207,6 +207,10 @@ async def test_what_placed_pods_attach_wakes_pods_with_other_claims(
         await world.settle()
         (waiting,) = world.queue.pods()
         assert world.refusing(waiting) == ["NodeVolumeLimits"]
+        attempts = waiting.attempts
+        world.see_storage("stranger", claim("stranger", class_name="gp3"))  # counts on no node
+        await world.settle()
+        assert waiting.attempts == attempts
         world.see_storage(key, changed)
         await world.settle()
         assert world.there["waiting"].node_name == "a"

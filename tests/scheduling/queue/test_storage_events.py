@@ -7,10 +7,7 @@ from neuron_scheduler.model.volumes import (
     ClaimRef,
     CSIDriver,
     CSINode,
-    PersistentVolume,
-    PersistentVolumeClaim,
     Storage,
-    StorageClass,
     VolumeAttachment,
 )
 from neuron_scheduler.scheduling.cycle.volume_plan import volume_plan
@@ -28,7 +25,6 @@ NODE = CSINode("u", "n", {"ebs": 3})
 DRIVER = CSIDriver("u", "ebs", storage_capacity=True)
 ROOM = room("d/c", 5, uid="u")
 ATTACHMENT = VolumeAttachment("u", "va", "n")
-ATTACHED = StorageEvent(E.ATTACHMENT_GONE)
 
 
 def of_claim(*events: ClusterEvent) -> list[StorageEvent]:
@@ -46,16 +42,15 @@ def of_claim(*events: ClusterEvent) -> list[StorageEvent]:
         (NODE, [StorageEvent(E.CSI_NODE_ADDED)], *[[StorageEvent(E.CSI_NODE_CHANGED)]] * 2),
         (DRIVER, [], *[[StorageEvent(E.CSI_DRIVER_CHANGED)]] * 2),
         (ROOM, *[[StorageEvent(E.CAPACITY_CHANGED)]] * 2, []),
-        (ATTACHMENT, [], [], [ATTACHED]),
+        (ATTACHMENT, [], [], []),
     ],
 )
 def test_what_follows(
     storage: Storage, comes: list[StorageEvent], changes: list[StorageEvent], goes: list[StorageEvent]
 ) -> None:
-    """A claim concerns its pods, a free volume concerns all pods; both, and a class, may change what is attached."""
-    counted = [ATTACHED] if isinstance(storage, PersistentVolumeClaim | PersistentVolume | StorageClass) else []
+    """A claim concerns its pods, a free volume concerns all pods."""
     for before, after, want in ((None, storage, comes), (storage, storage, changes), (storage, None, goes)):
-        assert list(storage_events(before, after)) == [*want, *counted]
+        assert list(storage_events(before, after)) == want
 
 
 @pytest.mark.parametrize(("before", "about"), [(None, "default/b"), ("a", ""), ("b", "default/b")])
