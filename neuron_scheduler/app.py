@@ -16,8 +16,10 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext
+from typing import Any
 
 import anyio
+import anyio.lowlevel
 import attrs
 from anyio.abc import TaskGroup, TaskStatus
 
@@ -31,7 +33,7 @@ from neuron_scheduler.kube.http import auth
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.kube.reviews import UserReviews
 from neuron_scheduler.kube.watch.discovery import served_kinds
-from neuron_scheduler.kube.watch.informer import STALE, sync_problem
+from neuron_scheduler.kube.watch.informer import REMEDIES, STALE, Informer, sync_problem
 from neuron_scheduler.scheduling.cycle.profile import extender_profile
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.queue.places import Place
@@ -216,17 +218,24 @@ class App:
         """
         Watch the kinds that are served only by some, and that we may read, and look for more from time to time.
 
+        Of a kind that is not served any more, another version is watched; without one, its objects are forgotten.
         It has started after the first look: from then on, groups without a count wait for their PodGroups.
         """
-        watched, warned = set[str](), logs.Once()
+        informers, warned = dict[str, Informer[Any]](), logs.Once()
         while True:
-            for resource in await served_kinds(self.client, self.parts.optional_kinds):
-                if resource.group in watched:
+            served = {each.group: each for each in await served_kinds(self.client, self.parts.optional_kinds)}
+            for group in [each for each, informer in informers.items() if informer.problem == REMEDIES[404]]:
+                if group in served:
+                    informers[group].resource = served[group]
+                else:
+                    await self._forget(informers.pop(group))
+            for resource in served.values():
+                if resource.group in informers:
                     continue
                 lacking = await reviews.missing_rights(self.client, reviews.rights_to_watch([resource]))
                 if not lacking:
-                    watched.add(resource.group)
-                    services.start_soon(optional_informer(self.parts, self.client, self.metrics, resource).run)
+                    informers[resource.group] = optional_informer(self.parts, self.client, self.metrics, resource)
+                    services.start_soon(informers[resource.group].run)
                 elif warned(resource.group):
                     log.error(
                         "The API server does not allow a kind to be watched; pods are scheduled all the same",
@@ -237,6 +246,16 @@ class App:
             task_status.started()
             task_status = anyio.TASK_STATUS_IGNORED  # it may be told once
             await anyio.sleep(LOOK_FOR_KINDS)
+
+    async def _forget(self, informer: Informer[Any]) -> None:
+        """Forget a kind and its objects; what waits for its PodGroups waits no longer."""
+        resource, groups = informer.resource, self.parts.cluster.groups
+        log.warning("The API server does not serve a kind any more; its objects are forgotten", path=resource.path)
+        groups.watched.discard(resource.group)
+        informer.life.cancel()
+        for key in [each for each in groups if each.dialect == resource.group]:
+            self.parts.queue.group_changed(key, time.monotonic())
+            await anyio.lowlevel.checkpoint()
 
     async def _become_candidate(self, services: TaskGroup) -> bool:
         """Become a candidate for the Lease, and return whether this replica leads already."""

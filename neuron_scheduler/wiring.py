@@ -45,7 +45,6 @@ from neuron_scheduler.kube.writes.lease import LeaseClient
 from neuron_scheduler.kube.writes.volume_writer import VolumeWriter
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.pod_group import Dialect
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import own_pods
 from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
@@ -368,8 +367,7 @@ def _election(config: Config, client: Client, extender_port: "ExtenderPort | Non
 
 def optional_informer(parts: Parts, client: Client, metrics: Metrics, resource: Resource[Any]) -> Informer[Any]:
     """Return what watches an optional kind; groups that say no count wait for their kind of PodGroup from now on."""
-    if resource in POD_GROUPS:
-        parts.cluster.groups.watched.add(Dialect(resource.group))
+    parts.cluster.groups.watched.add(resource.group)
     informer = _informer(client, metrics, resource)
     informer.add_event_handler(WatchHandler(resource, parts.cluster, parts.observers, metrics))
     return informer

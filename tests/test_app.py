@@ -466,6 +466,36 @@ async def test_pod_groups_stop_nothing(free_tcp_port: int) -> None:
             assert await running.end() == ""
 
 
+async def test_a_kind_that_is_served_no_longer() -> None:
+    """Another version is watched. If there is none, groups without a count wait no more for their PodGroups."""
+    newer, older, _ = POD_GROUPS
+    looks = [older]
+
+    async def served(_: Client, __: object) -> list[Resource[PodGroupObject]]:
+        return looks
+
+    changes: dict[str, Any] = {"served_kinds": served, "LOOK_FOR_KINDS": 0.01}
+    with mock.patch.multiple(app, **changes):
+        async with process() as running, anyio.create_task_group() as tasks:
+            for name in ("p0", "p1"):
+                running.server.create(pod_manifest(name, neuron=1, schedulingGroup={"podGroupName": "train"}))
+            listed = Hold()
+            running.suffer(listed, newer.path)
+            tasks.start_soon(running.run)
+            await running.scheduling()
+            looks[:] = [newer]
+            with anyio.fail_after(PATIENCE):
+                await listed.arrived.wait()
+            assert running.app.parts.queue.groups.counts()["held"] == 1
+            looks.clear()
+            with anyio.fail_after(PATIENCE):
+                while running.app.parts.cluster.pod_count < 2:
+                    await anyio.lowlevel.checkpoint()
+            listed.release()
+            running.signal()
+            assert await running.end() == ""
+
+
 async def test_nothing_of_the_cluster_is_served_by_default(free_tcp_port: int) -> None:
     """Without the setting no decision is kept, and the port has no pages beside health and metrics."""
     async with process(port=free_tcp_port) as running, anyio.create_task_group() as tasks:

@@ -25,7 +25,6 @@ from neuron_scheduler.kube.objects.selecting_kinds import BUDGETS, NAMESPACES
 from neuron_scheduler.kube.objects.storage import STORAGE
 from neuron_scheduler.kube.watch.discovery import served_kinds
 from neuron_scheduler.kube.watch.informer import pages
-from neuron_scheduler.model.pod_group import Dialect
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.telemetry.errors import ApiError, ConfigurationError, UnreachableError
 
@@ -70,8 +69,7 @@ async def _list(client: Client, resource: Resource[Any], collection: Collection)
     try:
         for decoded in await list_all(client, collection.reader_of(resource)):
             collection.add(resource, decoded)
-        if resource in POD_GROUPS:
-            collection.cluster.groups.watched.add(Dialect(resource.group))
+        collection.cluster.groups.watched.add(resource.group)
     except ApiError as error:
         if error.is_unauthorized:
             raise ConfigurationError(UNKNOWN_USER) from error

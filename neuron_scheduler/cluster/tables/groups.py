@@ -59,7 +59,7 @@ class Groups:
     All groups that have a member.
 
     Attributes:
-        watched: whose PodGroups are known; a group that has none waits for it, unless its members say a count.
+        watched: the API groups that are known; a group without its PodGroup waits for it, or its members say a count.
         served: the scheduler names whose pods are decided here; empty if no member is foreign.
     """
 
@@ -67,7 +67,7 @@ class Groups:
     _group_of: dict[str, PodGroup] = attrs.field(factory=dict)
     _declared: dict[GroupKey, PodGroup] = attrs.field(factory=dict)
     _decider_of: dict[str, str] = attrs.field(factory=dict)
-    watched: set[Dialect] = attrs.field(factory=set)
+    watched: set[str] = attrs.field(factory=set)
     served: frozenset[str] = frozenset()
 
     def declare(self, group: PodGroup) -> None:

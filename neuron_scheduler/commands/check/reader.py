@@ -42,7 +42,7 @@ from neuron_scheduler.kube.watch.discovery import served_kinds
 from neuron_scheduler.kube.writes.lease import LeaseClient
 from neuron_scheduler.model.devices import NEURON_DRIVER
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.pod_group import Dialect, PodGroupObject
+from neuron_scheduler.model.pod_group import PodGroupObject
 from neuron_scheduler.telemetry.errors import ApiError, ConfigurationError, UnreachableError
 
 WITHIN: Final = 10.0  # seconds for a small request
@@ -174,7 +174,7 @@ class SnapshotReader:
         self._optional.extend(await served_kinds(self.client))
         lists = [await self._collect(resource) for resource in self._optional]
         read = (resource for resource, each in zip(self._optional, lists, strict=True) if not isinstance(each, Unread))
-        self._collection.cluster.groups.watched.update(Dialect(resource.group) for resource in read)
+        self._collection.cluster.groups.watched.update(resource.group for resource in read)
         return next((each for each in lists if isinstance(each, Unread)), None)
 
     async def _publishing(self) -> frozenset[str] | Unread:

@@ -1,5 +1,5 @@
 """
-List and watch one resource for as long as the process lives, and call a handler for each change.
+List and watch one resource for as long as it is served, and call a handler for each change.
 
 client-go's reflector (`tools/cache/reflector.go`) as one task with synchronous callbacks. It survives closed, cut,
 silent and half-open connections, expired versions and tokens, overload (429), unreadable objects, and a version from
@@ -238,6 +238,7 @@ class Informer(Generic[T]):
         synced: set when the first list has been handled.
         version: of the event or list that is being handed over.
         problem: why the last list or watch failed, in words; empty if it did not.
+        life: ends the informer when it is cancelled: all objects are deleted.
     """
 
     client: Client
@@ -256,6 +257,7 @@ class Informer(Generic[T]):
     events: int = attrs.field(default=0, init=False)
     version: str = attrs.field(default="", init=False)
     problem: str = attrs.field(default="", init=False)
+    life: anyio.CancelScope = attrs.field(factory=anyio.CancelScope, init=False)
     _store: ObjectStore[T] = attrs.field(init=False)
     _listing: Callable[[], AbstractContextManager[None]] = attrs.field(default=nullcontext, init=False)
     _resource_version: str = attrs.field(default="", init=False)
@@ -308,9 +310,11 @@ class Informer(Generic[T]):
         return f"{self.resource.path} ({self.problem})" if self.problem else self.resource.path
 
     async def run(self) -> None:
-        while True:
-            with anyio.CancelScope() as self._scope:
-                await anyio.sleep(await self._cycle())
+        with self.life:
+            while True:
+                with anyio.CancelScope() as self._scope:
+                    await anyio.sleep(await self._cycle())
+        await self._replace(())
 
     async def catch_up(self) -> None:
         """

@@ -154,6 +154,16 @@ async def test_list_and_watch() -> None:
     assert again.query["resourceVersion"] == "20"
 
 
+async def test_the_end_of_an_informer() -> None:
+    """All objects are deleted, readable or not."""
+    bad = at("1", "bad", spec={"containers": 3})
+    async with informed(listing(at("9", "a"), bad), watching(event("ADDED", at("11", "b")))) as (_, log, informer):
+        informer.life.cancel()
+        while len(informer):
+            await anyio.lowlevel.checkpoint()
+        assert sorted(log.lines[3:]) == ["!default/bad", "-a", "-b"]
+
+
 async def test_the_version_of_a_change() -> None:
     """A pod that ends arrives as deleted; the handler can read the version, of an event or of a list."""
     gone = watching(event("DELETED", at("14", "a")), bookmark("15"), error_event(410))
