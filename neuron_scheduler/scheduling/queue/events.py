@@ -13,6 +13,7 @@ yes too often, never no too often.
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Set as AbstractSet
 from functools import reduce
+from itertools import chain
 from operator import or_
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from neuron_scheduler.cluster.rows.node_info import NodeInfo, without_nomination
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import GroupKey
-from neuron_scheduler.model.selectors import LabelSelector, PodAffinityTerm
+from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm
 from neuron_scheduler.scheduling.cycle.refusals import nodes_not_refused
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.plugins.contract import NodeHint, RowHint
@@ -44,7 +45,7 @@ MOST_ASKED = 256
 """Different pods in one burst of events; beyond, comparing them with the waiting pods costs more than it saves."""
 _AS_LONG: Final = 4
 """Comparisons of terms that take as long as asking one hint about a node."""
-_MOST_COMPARED: Final = 4096
+_MOST_COMPARED: Final = 1 << 15
 """Terms and requirements of a pod, times different pods in one burst: some milliseconds, like an attempt for them."""
 MOST_NODES: Final = 256
 """Nodes in one burst of events; beyond, asking a hint about all of them costs more than the attempt that it saves."""
@@ -101,6 +102,7 @@ class Interest:
 
     Attributes:
         comparisons: terms and requirements that each other pod is compared with.
+        equalities: a pod that it selects has one of these labels; None if that is not known.
     """
 
     namespace: str
@@ -109,20 +111,24 @@ class Interest:
     affinity: tuple[PodAffinityTerm, ...]
     anti_affinity: tuple[PodAffinityTerm, ...]
     comparisons: int = 0
+    equalities: frozenset[tuple[str, str]] | None = attrs.field(default=None, eq=False)
+
+    def may_select(self, other: PodChange) -> bool:
+        return self.equalities is None or not self.equalities.isdisjoint(other.labels)
 
     def concerns(self, other: PodChange, event: ClusterEvent) -> bool:
         """Return whether the other pod may matter; one that is added never helps a pod that must be apart from it."""
-        labels = dict(other.labels)
-        return (
-            (other.namespace == self.namespace and any(selector.matches(labels) for selector in self.selectors))
-            or any(_may_match(term, other.namespace, labels) for term in self.affinity)
-            or (event is not ClusterEvent.ASSIGNED_POD_ADDED and self._keeps_apart(other, labels))
+        is_added, mine = event is ClusterEvent.ASSIGNED_POD_ADDED, dict(self.labels)
+        terms = self.affinity if is_added else (*self.affinity, *self.anti_affinity)
+        return (self.may_select(other) and self._selects(other, terms)) or (
+            not is_added and any(_may_match(term, self.namespace, mine) for term in other.anti_affinity)
         )
 
-    def _keeps_apart(self, other: PodChange, labels: Mapping[str, str]) -> bool:
-        return any(_may_match(term, other.namespace, labels) for term in self.anti_affinity) or any(
-            _may_match(term, self.namespace, dict(self.labels)) for term in other.anti_affinity
-        )
+    def _selects(self, other: PodChange, terms: Sequence[PodAffinityTerm]) -> bool:
+        labels = dict(other.labels)
+        return (
+            other.namespace == self.namespace and any(selector.matches(labels) for selector in self.selectors)
+        ) or any(_may_match(term, other.namespace, labels) for term in terms)
 
 
 def pod_change(pod: Pod) -> PodChange:
@@ -139,14 +145,24 @@ def interest_of(pod: Pod, plugins: frozenset[str]) -> Interest | None:
     if not plugins & COUNTING_PODS:
         return None
     constraints = pod.constraints
+    selectors = tuple({c.selector: None for c in constraints.spread if c.hard and c.selector is not None})
+    of_terms = [term.selector for term in (*constraints.affinity, *constraints.anti_affinity) if term.selector]
+    equalities = [_first_equality(selector) for selector in (*selectors, *of_terms)]
     return Interest(
         namespace=pod.namespace,
         labels=frozenset(pod.labels.items()),
-        selectors=tuple({c.selector: None for c in constraints.spread if c.hard and c.selector is not None}),
+        selectors=selectors,
         affinity=constraints.affinity,
         anti_affinity=constraints.anti_affinity,
         comparisons=constraints.comparisons,
+        equalities=frozenset(chain.from_iterable(equalities)) if all(equalities) else None,
     )
+
+
+def _first_equality(selector: LabelSelector) -> Sequence[tuple[str, str]]:
+    """Return labels of which a pod that matches has one; none if it may have others."""
+    first = next((each for each in selector.requirements if each.operator is Operator.IN), None)
+    return [] if first is None else [(first.key, value) for value in first.values]
 
 
 def pods_may_help(
@@ -166,9 +182,12 @@ def pods_may_help(
         return True
     if not concerned & COUNTING_PODS:
         return False
-    if interest is None or len(happened_to) * interest.comparisons > _MOST_COMPARED:
+    if interest is None:
         return True
-    return any(pod is None or interest.concerns(pod, event) for pod in happened_to)
+    compared = [pod for pod in happened_to if pod is not None and interest.may_select(pod)]
+    return len(compared) * interest.comparisons > _MOST_COMPARED or any(
+        pod is None or interest.concerns(pod, event) for pod in happened_to
+    )
 
 
 def _may_match(term: PodAffinityTerm, namespace: str, labels: Mapping[str, str]) -> bool:

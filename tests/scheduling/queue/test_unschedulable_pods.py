@@ -185,13 +185,12 @@ def test_a_pod_is_not_tried_for_a_node_that_its_spread_refuses(priority: int) ->
 @pytest.mark.parametrize(
     ("ended", "want"),
     [
-        pytest.param([pod("x", on="n", labels={"app": "none"})], [], id="no term matches"),
+        pytest.param([pod(f"x{n}", on="n", labels={"job": f"{n}"}) for n in range(200)], [], id="no term matches"),
         pytest.param([pod("x", on="n", labels={"app": "7"})], ["picky"], id="one matches"),
-        pytest.param([pod(f"x{n}", on="n", labels={"n": f"{n}"}) for n in range(100)], ["picky"], id="very many pods"),
     ],
 )
 def test_a_pod_with_very_many_terms_is_compared_with_the_pods_that_end(ended: list[Pod], want: list[str]) -> None:
-    """Each attempt for it would take long; so does comparing it with very many pods."""
+    """Each attempt for it would take long, and most pods have none of the labels that its terms ask for."""
     queue = new_queue()
     terms = tuple(term_about(f"{number}", HOSTNAME_LABEL) for number in range(50))
     queue.add(pod("picky", anti_affinity=terms), 0.0)
