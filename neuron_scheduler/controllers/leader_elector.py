@@ -311,7 +311,11 @@ class LeaderElector:
             if _is_missing(error):
                 raise LeaseLostError(f"lease {self.leases.key} was deleted") from error
             raise
-        self._record = lease
+        known, self._record = self._record, lease
+        if known is not None and int(lease.resource_version) < int(known.resource_version):
+            raise LeaseLostError(
+                f"lease {self.leases.key} is older than before: was etcd restored? a new start lists all"
+            )
         if lease.holder != self.identity:
             raise LeaseLostError(f"lease {self.leases.key} is held by {lease.holder or 'nobody'}")
         return await self.leases.update(self._next_record(), within=limit)

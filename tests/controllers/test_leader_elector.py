@@ -252,6 +252,18 @@ async def test_a_renewal_whose_answer_was_lost() -> None:
     assert leader.may_bind()
 
 
+async def test_a_lease_that_is_older_than_before_is_lost() -> None:
+    """After etcd was restored from a backup, watches go on from a version that is still to come, and show nothing."""
+    memory = Memory()
+    leader = candidate(memory)
+    await acquired(leader)
+    backup = memory.record
+    await held(leader, lambda: memory.version > 3)
+    memory.record = backup
+    with anyio.fail_after(PATIENCE), pytest.raises(LeaseLostError, match="older than before: was etcd restored"):
+        await leader.hold()
+
+
 async def test_a_404_that_is_no_api_servers_does_not_cost_the_lease() -> None:
     """A proxy's 404 means nothing for the Lease; it is renewed when the proxy works again."""
     pages = [ApiError(404, message="<html>")] * 4

@@ -7,7 +7,7 @@ Services and workloads to find the pods that belong together (`plugins/helper/sp
 """
 
 from collections.abc import Mapping
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from operator import attrgetter
 from typing import Final, Self
 
@@ -24,6 +24,8 @@ from neuron_scheduler.model.selectors import NO_LABELS, LabelSelector, Operator,
 _NOTHING: Final = Postings()
 MOST_BUDGETS: Final = 200
 """Budgets of one namespace that count, in the order of their names: each pod there may be compared with each."""
+MOST_SERVICES: Final = 200
+"""Services with which a pod is compared: a tenant may have thousands that all select it."""
 _Posting = tuple[str, str, str]
 
 
@@ -139,10 +141,10 @@ class Workloads:
     def selector_of(self, pod: Pod) -> LabelSelector | None:
         """Return the selector of the pods that belong together with this one; None if nothing selects it."""
         requirements: set[Requirement] = set()
-        for key, value in pod.labels.items():
-            for selector in self._services.by_key.get((pod.namespace, key, value), {}).values():
-                if selector.matches(pod.labels):
-                    requirements.update(selector.requirements)
+        posted = (self._services.by_key.get((pod.namespace, *label), {}).values() for label in pod.labels.items())
+        for selector in islice(chain.from_iterable(posted), MOST_SERVICES):
+            if selector.matches(pod.labels):
+                requirements.update(selector.requirements)
         if pod.owner is not None:
             controller = self._controllers.get((pod.namespace, pod.owner))
             requirements.update(controller.requirements if controller is not None else ())

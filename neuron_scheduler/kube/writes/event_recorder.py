@@ -24,6 +24,7 @@ from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
 
 NOTE_BYTES: Final = 1024
+_LONGEST_NAME: Final = 236  # of a pod, in the name of its Event, which has 17 characters more, and 253 at most
 
 CAPACITY: Final = 50_000
 WRITERS: Final = 8
@@ -136,11 +137,12 @@ class EventRecorder:
     def _event(self, pod: Pod, related: Pod | None, **fields: str) -> dict[str, Any]:
         now = self.wall_clock()
         self._last_name = max(now, self._last_name + 1)
+        name = pod.name[:_LONGEST_NAME].rstrip("-.")
         controller = pod.scheduler_name if pod.scheduler_name in self._instances else self.controllers[0]
         event = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"namespace": pod.namespace, "name": f"{pod.name}.{self._last_name:x}"},
+            "metadata": {"namespace": pod.namespace, "name": f"{name}.{self._last_name:x}"},
             "eventTime": micro_time(now),
             "reportingController": controller,
             "reportingInstance": self._instances[controller],

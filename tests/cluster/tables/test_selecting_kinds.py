@@ -6,7 +6,13 @@ from itertools import combinations
 import pytest
 from hypothesis import given, strategies as st
 
-from neuron_scheduler.cluster.tables.selecting_kinds import MOST_BUDGETS, Budgets, NamespaceTable, Workloads
+from neuron_scheduler.cluster.tables.selecting_kinds import (
+    MOST_BUDGETS,
+    MOST_SERVICES,
+    Budgets,
+    NamespaceTable,
+    Workloads,
+)
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Owner, Pod
 from neuron_scheduler.model.selecting_kinds import Namespace, Workload
@@ -100,6 +106,16 @@ def test_selector_of(asked: Pod, want: LabelSelector | None) -> None:
     for workload in EVERYTHING:
         workloads.put(workload)
     assert workloads.selector_of(asked) == want
+
+
+def test_the_services_that_a_pod_is_compared_with_are_limited() -> None:
+    """All of them select it."""
+    workloads, labels = Workloads(), {f"{number}": "x" for number in range(MOST_SERVICES + 50)}
+    for key in labels:
+        workloads.put(service(f"s{key}", selecting(**{key: "x"})))
+    found = workloads.selector_of(pod(labels=labels))
+    assert found is not None
+    assert len(found.requirements) == MOST_SERVICES
 
 
 def test_what_is_gone_selects_nothing() -> None:

@@ -53,6 +53,17 @@ async def recording(*script: Answer, **options: Any) -> AsyncIterator[tuple[Scri
             tasks.cancel_scope.cancel()
 
 
+async def test_the_events_name_is_valid_however_long_the_pods_is() -> None:
+    """The API server refuses names of more than 253 characters, and such as end a part with a dash."""
+    async with recording(WRITTEN) as (server, recorder, _):
+        pod = attrs.evolve(POD, name=f"{'c' * 200}.{'d' * 34}-{'e' * 17}")
+        recorder.record(pod, type="Normal", reason="Scheduled", action="Binding", note="assigned")
+        await recorder.drain(PATIENCE)
+
+    (seen,) = server.seen
+    assert seen.json["metadata"]["name"] == f"{'c' * 200}.{'d' * 34}.{START:x}"
+
+
 async def test_one_event() -> None:
     """It has all fields that the API requires, and no others."""
     async with recording(WRITTEN) as (server, recorder, dropped):

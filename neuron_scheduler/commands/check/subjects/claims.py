@@ -37,7 +37,7 @@ def findings(snapshot: Snapshot) -> Iterator[Finding]:
         )
     yield from _with_both(snapshot)
     yield from _of_other_schedulers(snapshot)
-    if CLAIMS in snapshot.policies and snapshot.ours and not snapshot.has_claims:
+    if CLAIMS in snapshot.policies and not snapshot.has_claims:
         yield warning(
             "claims-policy-left",
             f"The policy {CLAIMS} is there, and claims are off: nobody gives Neuron devices to claims",
