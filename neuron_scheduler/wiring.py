@@ -228,6 +228,7 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
             profiles=profiles,
             warmup=warmup,
             clock=clock,
+            on_ready=wake_up.set,
             on_crash=attempts.handle_crash,
         ),
         binding_cycle=binding_cycle,

@@ -7,6 +7,7 @@ that pod's error: what was assumed is forgotten, and the pod is tried again afte
 Upstream: `schedulingCycle` and `handleSchedulingFailure` in `pkg/scheduler/schedule_one.go`.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -159,7 +160,7 @@ class PodAttempts:
             except Exception as error:  # noqa: BLE001 - it is one pod's error; its attempt reports it again
                 self.errors.report(error, task="warm-up", pod=pod.key)
 
-    async def attempt(self, queued: QueuedPod, *, may_refuse: bool = True) -> Commitment | None:
+    async def attempt(self, queued: QueuedPod, aside: deque[QueuedPod] | None = None) -> Commitment | None:
         """
         Decide and assume in one step; None if there is nothing to commit.
 
@@ -178,8 +179,8 @@ class PodAttempts:
         if pod.nominated_node_name:
             self.preemption_executor.adopt(queued, profile)
         selected = select_node(self.cluster, pod, profile)
-        if not may_refuse and not isinstance(selected, Decision):
-            self.queue.put_back_untried(queued, aside=True)
+        if aside is not None and not isinstance(selected, Decision):
+            aside.append(queued)
             return None
         decision = selected if isinstance(selected, Decision) else await self._explain(queued, profile, selected)
         if decision is None:

@@ -5,6 +5,7 @@ Upstream: `ScheduleOne` in `pkg/scheduler/schedule_one.go`.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from math import inf
@@ -42,7 +43,7 @@ class SchedulingLoop:
 
     Attributes:
         may_bind: False while the Lease may be lost; nothing is decided then.
-        wake_up: set when the queue has changed.
+        wake_up: set when the queue has changed, or a pod is ready that needed long to prepare for.
         turns: gives turns; None if no profile says after how long.
         looked_at: when the loop last looked at the queue, on `clock`; None before it runs.
     """
@@ -92,7 +93,7 @@ class SchedulingLoop:
                 await anyio.sleep(_PAUSE)  # a renewal that is late succeeds, or the Lease is lost and the process ends
                 continue
             now = self.looked_at = self.clock()
-            queued = self.queue.pop(now)
+            queued = (self.side_lane.next() if self.side_lane.ready else None) or self.queue.pop(now)
             if (self.queue.next_time() != -inf) if queued is None else (queued.pod.group is None):
                 self._singles_wait_since = inf
             if queued is None and not of_groups:
@@ -115,19 +116,19 @@ class SchedulingLoop:
         while self._singles_wait_since + LONGEST_WAIT < self.clock() < turn_ends and self.may_bind():
             if (queued := self.queue.pop_single(priority, self.clock() if between else None)) is None:
                 return
-            await self._attempt(queued, may_refuse=between)
+            await self._attempt(queued, None if between else self.side_lane.ready)
 
-    async def _attempt(self, queued: QueuedPod, *, may_refuse: bool = True) -> None:
+    async def _attempt(self, queued: QueuedPod, aside: deque[QueuedPod] | None = None) -> None:
         """Try a pod; one that no node takes now is put aside, if it is not to be refused."""
         try:
-            if self.side_lane.takes(queued):
+            if not queued.prepared and self.side_lane.takes(queued.pod):
                 self.side_lane.put(queued)
             elif queued.pod.group is not None and (group := self.cluster.groups.group_to_plan(queued.pod)) is not None:
                 self._singles_wait_since = min(self._singles_wait_since, self.clock())
                 pause = partial(self._pause, queued.pod.priority)
                 await self.group_attempts.attempt(queued, group.key, pause)
                 await pause(between=True)
-            elif (commitment := await self.attempts.attempt(queued, may_refuse=may_refuse)) is not None:
+            elif (commitment := await self.attempts.attempt(queued, aside)) is not None:
                 await self.binding_cycle.give(commitment)
         except Exception as error:  # noqa: BLE001 - it is one pod's error, never the loop's
             self.attempts.handle_crash(queued, error)

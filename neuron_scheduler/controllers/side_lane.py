@@ -2,9 +2,10 @@
 Builds the indexes for pods that need long, so other pods do not wait for them.
 
 A pod with many terms about other pods is compared with all of them: up to some seconds in a large cluster. That
-happens here, one pod at a time, in turns with the scheduling loop. Then the pod is active again.
+happens here, one pod at a time, in turns with the scheduling loop, which then schedules the pod next.
 """
 
+from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from typing import Final
 
@@ -13,7 +14,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.kube.writes.work_queue import DelayingQueue
-from neuron_scheduler.model.pod import NO_CONSTRAINTS
+from neuron_scheduler.model.pod import NO_CONSTRAINTS, Pod
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup, asks_much
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.queue.places import QueuedPod
@@ -24,8 +25,6 @@ _MOST_COMPARISONS: Final = 100_000
 """With other pods, in the turns of the loop: a tenth of a second."""
 _MOST_COUNTED: Final = 10_000
 """Nodes, for each unlike claim: all pods with claims are tried again after most changes of volumes and nodes."""
-_PREPARED_FOR: Final = 1.0
-"""Seconds for which the indexes of a pod that waits for others need little to catch up."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -34,6 +33,8 @@ class SideLane:
     Builds the missing indexes for one pod after the other.
 
     Attributes:
+        ready: pods that are ready for the loop; some may have left the queue since.
+        on_ready: called when a pod is ready for the loop.
         on_crash: called with an exception in preparing for a pod; puts the pod back into the queue.
     """
 
@@ -42,18 +43,17 @@ class SideLane:
     profiles: Mapping[str, Profile]
     warmup: IndexWarmup
     clock: Callable[[], float]
+    on_ready: Callable[[], None]
     on_crash: Callable[[QueuedPod, Exception], None]
     _waiting: DelayingQueue[QueuedPod] = attrs.field(init=False)
+    ready: deque[QueuedPod] = attrs.field(factory=deque, init=False)
 
     @_waiting.default
     def _take_turns(self) -> DelayingQueue[QueuedPod]:
         return DelayingQueue(clock=self.clock, share=1)
 
-    def takes(self, queued: QueuedPod) -> bool:
+    def takes(self, pod: Pod) -> bool:
         """Return whether it may take long to count what a pod asks about other pods, or about free volumes."""
-        pod, prepared_at = queued.pod, queued.prepared_at
-        if queued.since <= prepared_at and self.clock() - prepared_at <= _PREPARED_FOR:
-            return False
         if asks_much(pod):
             return True
         cluster, constraints = self.cluster, pod.constraints
@@ -67,6 +67,14 @@ class SideLane:
         """Take a popped pod; `run` prepares for it, in turns of the namespaces. Those that wait are in the queue."""
         self._waiting.add(queued, queued.pod.namespace, self.clock())
 
+    def next(self) -> QueuedPod | None:
+        """Return a pod that is ready, if any is still in flight; the cluster has hardly changed since."""
+        while self.ready:
+            queued = self.ready.popleft()
+            if self.queue.holds(queued):
+                return queued
+        return None
+
     async def run(self) -> None:
         await self._waiting.serve(self.prepare)
 
@@ -74,11 +82,12 @@ class SideLane:
         """Prepare for a popped pod; if changes come too fast, it is tried again after its backoff."""
         await anyio.lowlevel.checkpoint()  # thousands may wait for the same, which is there once it is built for one
         try:
-            if await run_in_turns(self._steps(queued), self.clock):
-                self.queue.put_back_failed(queued, self.clock())
+            queued.prepared = not await run_in_turns(self._steps(queued), self.clock)
+            if queued.prepared:
+                self.ready.append(queued)
+                self.on_ready()
             else:
-                queued.prepared_at = self.clock()
-                self.queue.put_back_untried(queued)
+                self.queue.put_back_failed(queued, self.clock())
         except Exception as error:  # noqa: BLE001 - it is one pod's error
             self.on_crash(queued, error)
 

@@ -38,6 +38,7 @@ def lane_of(cluster: Cluster, queue: SchedulingQueue) -> SideLane:
         profiles={"default-scheduler": PROFILE},
         warmup=IndexWarmup(),
         clock=partial(next, count()),
+        on_ready=lambda: None,
         on_crash=lambda queued, _: queue.put_back_failed(queued, 0.0),
     )
 
@@ -84,10 +85,11 @@ async def test_it_pauses_and_leaves_nothing_to_the_decision(cluster: Cluster, co
     assert queued is not None
     lane = lane_of(cluster, queue)
     assert asks_much(queued.pod)
+    assert not queued.prepared
 
     async def watch() -> None:
         nonlocal longest
-        while queued.place is Place.IN_FLIGHT:
+        while not queued.prepared:
             longest, compared[0] = max(longest, compared[0]), 0
             await anyio.lowlevel.checkpoint()
 
@@ -95,7 +97,8 @@ async def test_it_pauses_and_leaves_nothing_to_the_decision(cluster: Cluster, co
         tasks.start_soon(lane.prepare, queued)
         tasks.start_soon(watch)
     assert 0 < longest <= 2 * sums.AT_ONCE
-    assert queue.pop(0.0) is queued
+    assert lane.next() is queued
+    assert not asks_much(queued.pod) or queued.prepared
     compared[0] = 0
     assert schedule_pod(cluster, queued.pod, PROFILE) == schedule_pod(Cluster.fork(cluster), queued.pod, PROFILE)
 
@@ -124,16 +127,16 @@ async def test_namespaces_take_turns(cluster: Cluster) -> None:
     queue = new_queue()
     for name, namespace in (("a", "evil"), ("b", "evil"), ("c", "evil"), ("d", "good")):
         queue.add(attrs.evolve(hostile(name), namespace=namespace), 0.0)
-    lane, names = lane_of(cluster, queue), list[str]()
+    lane, names = lane_of(cluster, queue), []
     while (queued := queue.pop(0.0)) is not None:
         lane.put(queued)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lane.run)
-        while len(names) < 4:
+        while len(lane.ready) < 4:
             await anyio.lowlevel.checkpoint()
-            if (queued := queue.pop(0.0)) is not None:
-                names.append(queued.pod.name)
         tasks.cancel_scope.cancel()
+    while (queued := lane.next()) is not None:
+        names.append(queued.pod.name)
     assert names.index("d") <= 1
 
 
@@ -149,20 +152,21 @@ async def test_pods_that_come_meanwhile_are_counted(cluster: Cluster) -> None:
         for i in range(3 * sums.AT_ONCE):
             cluster.put_pod(pod(f"new{i}", on="m", cpu=1, labels={"x1": "y"} if i == 5 else {}))
             await anyio.lowlevel.checkpoint()
-    assert queue.pop(0.0) is queued
+    assert lane.next() is queued
     decision = schedule_pod(cluster, queued.pod, PROFILE)
     assert getattr(decision, "node_name", None) == "n"
 
 
 async def test_a_pod_that_is_ready_wakes_the_loop(cluster: Cluster) -> None:
     """The loop is woken when it can take the pod, for nothing else changes the queue."""
-    queue, places = new_queue(), list[Place]()
+    queue, taken = new_queue(), list[QueuedPod | None]()
     queue.add(hostile(), 0.0)
     queued = queue.pop(0.0)
     assert queued is not None
-    queue.on_change = lambda: places.append(queued.place)
-    await lane_of(cluster, queue).prepare(queued)
-    assert places == [Place.ACTIVE]
+    lane = lane_of(cluster, queue)
+    lane.on_ready = lambda: taken.append(lane.next())
+    await lane.prepare(queued)
+    assert taken == [queued]
 
 
 async def test_one_that_is_gone_is_left_out(cluster: Cluster) -> None:
@@ -176,7 +180,7 @@ async def test_one_that_is_gone_is_left_out(cluster: Cluster) -> None:
         tasks.start_soon(lane.prepare, queued)
         await anyio.lowlevel.checkpoint()
         queue.remove(queued.pod.uid)
-    assert queue.pop(0.0) is None
+    assert lane.next() is None
 
 
 async def test_too_much_happens(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +199,7 @@ async def test_too_much_happens(cluster: Cluster, monkeypatch: pytest.MonkeyPatc
             if queued.place is not Place.IN_FLIGHT:
                 break
     assert queued.place is Place.BACKOFF
-    assert queue.pop(0.0) is None
+    assert lane.next() is None
 
 
 async def test_an_error_is_the_pod_s_own(cluster: Cluster) -> None:
@@ -245,15 +249,6 @@ async def test_the_number_of_tasks_does_not_depend_on_that_of_pods() -> None:
     assert most < before + pods / 2
 
 
-@pytest.mark.parametrize(("prepared_at", "is_taken"), [(0.9, True), (1.0, False), (2.0, False), (-5.0, True)])
-def test_what_is_prepared_is_tried_once_and_soon(cluster: Cluster, prepared_at: float, is_taken: bool) -> None:
-    """After an attempt, or a while behind other pods, the pod is prepared again."""
-    lane = lane_of(cluster, new_queue())
-    lane.clock = lambda: 2.0
-    since = 1.0 if prepared_at > 0 else -9.0
-    assert lane.takes(QueuedPod(hostile(), since, prepared_at=prepared_at)) == is_taken
-
-
 def test_others_do_not_come_here(cluster: Cluster) -> None:
     """A pod with usual terms, or one that is refused anyway, does not come here."""
     queue = new_queue()
@@ -262,7 +257,7 @@ def test_others_do_not_come_here(cluster: Cluster) -> None:
         queue.add(ordinary, 0.0)
         queued = queue.pop(0.0)
         assert queued is not None
-        assert not asks_much(queued.pod)
+        assert not asks_much(queued.pod) or queued.prepared
 
 
 @pytest.mark.parametrize(("namespace", "is_taken"), [("default", True), ("empty", False)])
@@ -273,7 +268,7 @@ def test_it_takes_a_pod_that_would_be_compared_with_many(
     monkeypatch.setattr(side_lane, "_MOST_COMPARISONS", MANY - 1)
     term = attrs.evolve(hostile().constraints.anti_affinity[0], namespaces=frozenset({namespace}))
     asking = attrs.evolve(pod("asking", cpu=1, anti_affinity=(term,)), scheduler_name="default-scheduler")
-    assert lane_of(cluster, new_queue()).takes(QueuedPod(asking, since=0.0)) == is_taken
+    assert lane_of(cluster, new_queue()).takes(asking) == is_taken
 
 
 def test_it_takes_a_pod_whose_volumes_would_be_counted_on_many_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,7 +279,7 @@ def test_it_takes_a_pod_whose_volumes_would_be_counted_on_many_nodes(monkeypatch
     monkeypatch.setattr(side_lane, "_MOST_COUNTED", 10)
     for names, is_taken in ((("c1",), False), (("c1", "c2"), True)):
         asking = attrs.evolve(pod(volume_claims=names), scheduler_name="default-scheduler")
-        assert lane_of(cluster, new_queue()).takes(QueuedPod(asking, since=0.0)) == is_taken
+        assert lane_of(cluster, new_queue()).takes(asking) == is_taken
 
 
 async def test_a_pod_that_is_gone_is_not_prepared(cluster: Cluster, compared: list[int]) -> None:

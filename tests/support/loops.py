@@ -94,7 +94,7 @@ def loop_of(
         pod_list=pod_list, warmup=warmup, errors=errors,
     )  # fmt: skip
     side_lane = SideLane(
-        **shared, profiles=profiles, warmup=warmup, on_crash=attempts.handle_crash
+        **shared, profiles=profiles, warmup=warmup, on_ready=wake_up.set, on_crash=attempts.handle_crash
     )  # fmt: skip
     return SchedulingLoop(
         **shared, attempts=attempts, group_attempts=GroupAttempts(**shared, attempts=attempts, fence=cycle.fence),

@@ -55,7 +55,7 @@ class QueuedPod:
         refusals, errors: how many in a row; the backoff is computed from them. A refusal resets the errors.
         is_preempting: its victims are being evicted; nothing wakes it before its release.
         missed: an event that could have helped, or a change of it, came while it was in flight or preempting.
-        prepared_at: when the indexes for it were last built (`side_lane`).
+        prepared: the indexes for it have just been built (`side_lane`).
         cause: what it waits for since its last attempt.
         given_up: the node whose space is not kept for it any more; its status may name it still.
         not_before: when more members of its group may have been created; it is not tried earlier.
@@ -71,7 +71,7 @@ class QueuedPod:
     errors: int = 0
     is_preempting: bool = False
     missed: bool = False
-    prepared_at: float = -math.inf
+    prepared: bool = False
     cause: Cause = Cause.UNTRIED
     given_up: str = ""
     not_before: float = 0.0
@@ -124,14 +124,11 @@ class PodHeap:
             heapq.heappop(self._entries)
         return None
 
-    def discard(self, queued: QueuedPod) -> bool:
-        """Remove a pod; return whether it was here."""
-        if self._tickets.pop(queued, None) is None:
-            return False
-        if len(self._entries) > 2 * len(self._tickets) + _SLACK:
-            self._entries = [entry for entry in self._entries if self._tickets.get(entry[2]) == entry[1]]
-            heapq.heapify(self._entries)
-        return True
+    def discard(self, queued: QueuedPod) -> None:
+        if self._tickets.pop(queued, None) is None or len(self._entries) <= 2 * len(self._tickets) + _SLACK:
+            return
+        self._entries = [entry for entry in self._entries if self._tickets.get(entry[2]) == entry[1]]
+        heapq.heapify(self._entries)
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -214,7 +211,6 @@ class Places:
     Attributes:
         on_entered: called with (queue, event) for each pod that enters one of the two.
         singles, members: active pods of no group, and of one.
-        aside: active pods of no group that no node took while a group held space; they are tried after it.
     """
 
     backoff: BackoffQueue
@@ -222,7 +218,6 @@ class Places:
     counts: Counter[Place] = attrs.field(factory=Counter)
     singles: PodHeap = attrs.field(factory=PodHeap)
     members: PodHeap = attrs.field(factory=PodHeap)
-    aside: PodHeap = attrs.field(factory=PodHeap)
 
     def admit(self, queued: QueuedPod, now: float, event: str) -> None:
         """Move a pod to the backoff queue, or to the active queue if its backoff is over."""
@@ -249,9 +244,8 @@ class Places:
     def leave(self, queued: QueuedPod) -> None:
         self.counts[queued.place] -= 1
         if queued.place is Place.ACTIVE:
-            for heap in (self.singles, self.members, self.aside):
-                if heap.discard(queued):
-                    break
+            self.singles.discard(queued)
+            self.members.discard(queued)
         elif queued.place is Place.BACKOFF:
             self.backoff.discard(queued)
 
@@ -262,14 +256,11 @@ class Places:
             self.activate(queued, "BackoffComplete")
         return len(over) <= _AT_ONCE
 
-    def best_active(self, *heaps: PodHeap) -> QueuedPod | None:
-        """Return the best active pod, by default of all."""
-        best: QueuedPod | None = None
-        for heap in heaps or (self.singles, self.members, self.aside):
-            first = heap.first()
-            if best is None or (first is not None and first.rank < best.rank):
-                best = first
-        return best
+    def best_active(self) -> QueuedPod | None:
+        single, member = self.singles.first(), self.members.first()
+        if single is None or member is None:
+            return single or member
+        return single if single.rank <= member.rank else member
 
     def first(self) -> QueuedPod | None:
         """Return the best active pod, or else the best whose backoff may be cut short; it stays in place."""

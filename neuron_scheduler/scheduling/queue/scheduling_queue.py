@@ -239,15 +239,12 @@ class SchedulingQueue:
         """
         As `pop`, while groups are being placed: the first active pod of no group, if of this priority at least.
 
-        Events are evaluated, and pods that were put aside are tried, only between two groups, at `now`: if a group's
-        space is given back, no event says that.
+        Events are evaluated only between two groups, at `now`: if a group's space is given back, none says that.
         """
-        places = self._places
-        heaps = [places.singles] if now is None else [places.singles, places.aside]
         if now is not None:
             self._in_flight.end()
             self._unschedulable.evaluate(now)
-        while (queued := places.best_active(*heaps)) is not None and queued.pod.priority >= priority:
+        while (queued := self._places.singles.first()) is not None and queued.pod.priority >= priority:
             if now is None or self._unschedulable.is_worth_a_try(queued):
                 self._take(queued)
                 return queued
@@ -256,17 +253,6 @@ class SchedulingQueue:
     def keep_events(self, queued: QueuedPod) -> None:
         """Keep the events from now on for an attempt that takes a while, until the next pod is popped."""
         self._in_flight.begin(queued)
-
-    def put_back_untried(self, queued: QueuedPod, *, aside: bool = False) -> None:
-        """Make a popped pod active again, at its rank; `aside` if it is to wait for a group that holds space."""
-        if not self.holds(queued):
-            return
-        queued.attempts -= 1
-        places = self._places
-        places.put(queued, Place.ACTIVE)
-        singles = places.aside if aside else places.singles
-        (singles if queued.pod.group is None else places.members).push(queued, queued.rank)
-        self.on_change()
 
     def put_back_refused(
         self,
@@ -437,7 +423,7 @@ class SchedulingQueue:
     def _take(self, queued: QueuedPod) -> None:
         self._move(queued, Place.IN_FLIGHT)
         queued.attempts += 1
-        queued.missed = False
+        queued.missed = queued.prepared = False
 
     def _flush(self, now: float) -> None:
         if now >= self._next_flush:

@@ -625,23 +625,6 @@ def test_a_refused_single_pod_is_asked_before_a_group_is_tried() -> None:
     assert queued.pod.name == "single"
 
 
-@pytest.mark.parametrize("between", [False, True])
-def test_a_pod_that_was_put_aside_is_tried_in_its_turn(between: bool) -> None:
-    """While the group is tried, the next one is; after it, those of higher priority come first. It has one attempt."""
-    world = Fed()
-    for name in ("aside", "next"):
-        world.see(name, group=None)
-    aside = world.queue.pop_single(0)
-    assert aside is not None
-    world.queue.put_back_untried(aside, aside=True)
-    assert [queued and queued.pod.name for queued in map(world.queue.pop_single, (0, 0))] == ["next", None]
-    for name, priority in (("later", 0), ("higher", 1)):
-        world.see(name, group=None, priority=priority)
-    order = [world.queue.pop_single(0, 0.1) if between else world.queue.pop(0.1) for _ in range(3)]
-    assert [queued and queued.pod.name for queued in order] == ["higher", "aside", "later"]
-    assert aside.attempts == 1
-
-
 def test_an_active_pod_may_join_a_group_and_leave_it() -> None:
     """Only while it is in none, it may be tried in between groups."""
     world = Fed()
