@@ -6,7 +6,7 @@ finds no room evicts pods for all missing members, or nobody. While too few memb
 space is kept for them.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from typing import Final
 
 import anyio
@@ -64,6 +64,7 @@ class GroupAttempts:
         started, commitments = self.clock(), list[Commitment]()
         members = [member for member in (queued, *companions) if self.queue.holds(member)]
         try:
+            self._require_all(members, key)
             gang = gang_of(self.cluster, [member.pod for member in members])
             profile = self.attempts.profiles[queued.pod.scheduler_name]
             for member in members:
@@ -87,6 +88,13 @@ class GroupAttempts:
             seconds = in_vain * (self.clock() - started)
             self.queue.groups.charge(key.namespace, queued.pod.priority, seconds, self.clock())
         self.fence.of_groups.update((commitment.pod.uid, commitment) for commitment in commitments)
+
+    def _require_all(self, members: Collection[QueuedPod], key: GroupKey) -> None:
+        """Raise ChangedError if a member is in flight elsewhere, as in the side lane: it would not count as missing."""
+        taken = set(members)
+        for other in self.queue.groups.waiting_members(key):
+            if other.place is Place.IN_FLIGHT and other not in taken and self.cluster.node_of(other.pod.uid) is None:
+                raise ChangedError
 
     def _assume_group(
         self, members: list[QueuedPod], plan: GroupPlan, gang: Gang, started: float

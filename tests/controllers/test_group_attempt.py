@@ -167,6 +167,21 @@ async def test_a_group_for_which_there_is_no_room_leaves_no_trace_and_all_member
     assert world.tried == ["single"]
 
 
+async def test_a_group_is_not_planned_without_a_member_that_is_prepared_for() -> None:
+    """The side lane has it: the others would be bound although there is no room for all."""
+    world = jobs_on(3, *MEMBERS)
+    prepared = world.queue.pop(0.0)
+    assert prepared is not None
+    async with running(world):
+        await until(lambda: world.queue.count(Place.BACKOFF) == 3)
+        assert (world.tried, world.nodes) == ([], {})
+        world.queue.put_back_failed(prepared, world.now)
+        world.now = 1.5
+        world.scheduler.wake_up.set()
+        await until(lambda: len(world.reports) == 4)
+    assert (world.tried, world.nodes) == ([], {})
+
+
 async def test_members_beyond_the_count_are_placed_as_they_fit() -> None:
     """Three of four are needed, and three fit: the fourth says what a single pod says."""
     world = jobs_on(3, *MEMBERS, group=attrs.evolve(FOUR, least=3))
