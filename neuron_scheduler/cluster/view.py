@@ -251,7 +251,7 @@ class View:
         return self._table.images.sizes_of(name, len(self._table.slots))
 
     def free_volumes(self, wish: PersistentVolumeClaim) -> Column:
-        """Return how many free volumes serve a claim on each node."""
+        """Return how many free volumes serve a claim on each node, or the bytes of the largest room (`ROOM`)."""
         return self.volumes.free.counts(wish, self._table)
 
     def with_overlay(self, overlay: Overlay) -> Self:

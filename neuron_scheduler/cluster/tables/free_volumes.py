@@ -4,6 +4,7 @@ The volumes that no claim has, found by what a claim asks for, and how many of t
 They are grouped by class, volume mode and attributes class, then by access modes and the labels that their node
 affinity asks for, then by the values of these labels, and ordered by size. A count for a claim is built from all nodes,
 and kept up to date from logs of changes. Claims that differ only in bytes between two sizes of volumes have one count.
+Of room (volumes of the mode `ROOM`) the largest at each node is kept instead: one column for claims of any size.
 """
 
 from bisect import bisect_left, insort
@@ -27,7 +28,7 @@ from neuron_scheduler.cluster.index.postings import Postings
 from neuron_scheduler.cluster.tables.nodes import NodeTable
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.selectors import NodeSelectorTerm, Operator
-from neuron_scheduler.model.volumes import PersistentVolume, PersistentVolumeClaim
+from neuron_scheduler.model.volumes import ROOM, PersistentVolume, PersistentVolumeClaim
 
 _Entry = tuple[int, str, PersistentVolume]
 Group = tuple[str, str, str]
@@ -63,7 +64,7 @@ class FreeVolumes:
     _by_group: CopyOnWrite[Group, _ByKind] = attrs.field(factory=CopyOnWrite)
     _sizes: CopyOnWrite[Group, list[int]] = attrs.field(factory=CopyOnWrite)  # of all volumes, sorted
     _counts: dict[PersistentVolumeClaim, _Count] = attrs.field(factory=dict)
-    _log: ChangeLog[tuple[PersistentVolume, bool]] = attrs.field(factory=ChangeLog)  # and whether it came
+    _log: ChangeLog[tuple[PersistentVolume, int]] = attrs.field(factory=ChangeLog)  # whether it came; of room, the bits
 
     def copy(self) -> Self:
         """Return an independent copy, which counts anew."""
@@ -77,16 +78,22 @@ class FreeVolumes:
         sizes, size = self._sizes.to_change(group_of(volume), list), volume.capacity
         insort(sizes, size) if came else sizes.pop(bisect_left(sizes, size))
         by_kind = self._by_group.to_change(group_of(volume), CopyOnWrite)
-        by_place = by_kind.to_change((frozenset(volume.access_modes), labels), CopyOnWrite)
+        kind, is_room, change = (frozenset(volume.access_modes), labels), volume.volume_mode == ROOM, int(came)
+        by_place = by_kind.to_change(kind, CopyOnWrite)
+        is_countable = labels is not None and (not is_room or len(by_kind.by_key) == len(places) == 1)
         for place in places:
             entries, entry = by_place.to_change(place, list), (size, volume.name, volume)
+            largest = _largest(entries)
             insort(entries, entry) if came else entries.pop(bisect_left(entries, entry[:2]))
+            change = largest ^ _largest(entries) if is_room else change
             if not entries:
                 by_place.remove(place)
-        if labels is None:
-            self._log.skip()  # the nodes would take long to find: all are counted again
+        if not by_place.by_key:
+            by_kind.remove(kind)
+        if is_countable:
+            self._log.append((volume, change), most=_MOST_LOGGED)
         else:
-            self._log.append((volume, came), most=_MOST_LOGGED)
+            self._log.skip()  # the nodes, or the largest at each, would take long to find: all are counted again
 
     def round_up(self, wish: PersistentVolumeClaim) -> PersistentVolumeClaim:
         """Return a wish for the next size that a volume of its class has: the same volumes serve both."""
@@ -105,7 +112,7 @@ class FreeVolumes:
         return (volume for _, _, volume in merge(*there) if selector is None or selector.matches(volume.labels))
 
     def counts(self, wish: PersistentVolumeClaim, table: NodeTable) -> Column:
-        """Return how many volumes serve a claim on each node."""
+        """Return how many volumes serve a claim on each node, or the bytes of the largest room."""
         for _ in self.prepare(wish, table):
             pass
         return self._counts[wish].column if self.has_any(wish) else Column()
@@ -144,10 +151,13 @@ class FreeVolumes:
         slots = [slot for slot, _ in table.relabelings.changes_since(known.relabeled)]
         moved = from_slots(slots, len(table.nodes)) if slots else NO_NODES
         changes = self._log.changes_since(known.last_used, _AT_ONCE)
-        for volume, came in changes:
+        for volume, change in changes:
             if volume.may_serve(wish):
                 nodes = less(_nodes_of(volume, table), moved)
-                known.column.add(1, nodes) if came else known.column.decrease(nodes)
+                if wish.volume_mode == ROOM:
+                    known.column.flip(change, nodes)
+                else:
+                    known.column.add(1, nodes) if change else known.column.decrease(nodes)
         known.last_used += len(changes)
         if moved and known.last_used == self._log.end:
             number_at = _number_at(self._for(wish), wish)
@@ -200,8 +210,14 @@ def _entries_at(volumes: _ByKind, wish: PersistentVolumeClaim, node: Node) -> It
             yield by_place.by_key[values]
 
 
+def _largest(entries: list[_Entry]) -> int:
+    return entries[-1][0] if entries else 0
+
+
 def _number_at(volumes: _ByKind, wish: PersistentVolumeClaim) -> Callable[[Node], int]:
     """Return the function that counts the volumes for a claim on a node; none may come or go meanwhile."""
+    if wish.volume_mode == ROOM:
+        return lambda node: max(map(_largest, _entries_at(volumes, wish, node)), default=0)
     known: dict[int, int] = {}
 
     def number_in(entries: list[_Entry]) -> int:

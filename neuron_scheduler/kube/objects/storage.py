@@ -340,7 +340,7 @@ def _capacity(capacity: _Capacity) -> CSIStorageCapacity:
         uid=meta.uid,
         name=f"\n{key_of(meta.namespace, meta.name)}",  # no claim can name it: a `reference` has no line break
         class_name=intern(capacity.storage_class_name),
-        capacity=whole(str(largest or 0)),
+        capacity=max(0, whole(str(largest or 0))),  # the API server takes a negative `maximumVolumeSize`
         volume_mode=ROOM,
         required_terms=(NodeSelectorTerm(topology.requirements),) if topology and topology.requirements else None,
         available=topology is not None and largest is not None,

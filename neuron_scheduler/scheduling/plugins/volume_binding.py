@@ -8,8 +8,6 @@ driver has room.
 
 from collections.abc import Mapping, Sequence
 
-import attrs
-
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.pod import Pod
@@ -56,8 +54,8 @@ def pre_filter(view: View, pod: Pod) -> PodRefusal | None:
     _, unbound = claims_of(view, pod)
     if any(claim.volume_name or not view.volumes.waits_for_consumer(claim) for claim in unbound):
         return PodRefusal(NAME, UNBOUND_IMMEDIATE)
-    largest = _largest(view, unbound)
-    counted = filter(view.volumes.free.has_any, {*largest, *map(_room_for, largest.values())})
+    rooms = map(_room_for, {claim.class_name for claim in unbound})
+    counted = filter(view.volumes.free.has_any, (*_largest(view, unbound), *rooms))
     unlike = [1 + sum([1 + len(r.values) for r in (wish.selector or LabelSelector()).requirements]) for wish in counted]
     return PodRefusal(NAME, TOO_MANY) if sum(unlike) > _MOST_UNLIKE else None
 
@@ -69,9 +67,9 @@ def _largest(
     return {view.volumes.free.round_up(claim.wish): claim for claim in sorted(claims, key=lambda claim: claim.request)}
 
 
-def _room_for(claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
-    """Return what is asked of the room that a driver reports, to make a volume for a claim."""
-    return attrs.evolve(claim.wish, access_modes=(), selector=None, volume_mode=ROOM, attributes_class="")
+def _room_for(class_name: str) -> PersistentVolumeClaim:
+    """Return what claims of a class ask of the room that its driver reports, whatever their sizes."""
+    return PersistentVolumeClaim("", "", "", class_name=class_name, volume_mode=ROOM)
 
 
 def _unusable(claim: PersistentVolumeClaim, pod: Pod, *, ephemeral: bool) -> str:
@@ -154,7 +152,7 @@ def _filter_provisioning(view: View, claim: PersistentVolumeClaim, among: NodeSe
     allowed = any_term(view, topologies, among) if topologies is not None else among
     driver, roomy = view.volumes.drivers.get(storage_class.provisioner), allowed
     if claim.request and driver is not None and driver.storage_capacity:
-        roomy = allowed & view.free_volumes(_room_for(claim)).positive
+        roomy = view.free_volumes(_room_for(claim.class_name)).at_least(claim.request, allowed)
     return [(BIND_CONFLICT, among & ~allowed), (NO_SPACE, allowed & ~roomy)]
 
 

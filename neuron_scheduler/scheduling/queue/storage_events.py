@@ -1,9 +1,10 @@
 """
 The cluster events that follow from a change of a storage object.
 
-Upstream: `EventsToRegister` of the volume plugins, without its hints: few pods wait for volumes, so a needless attempt
-costs less than a rule for each field. A claim, or a volume bound to it, concerns only the pods that use the claim; a
-free volume concerns all pods. What counts as attached to a node is ATTACHMENT_GONE there (`StorageChanged.nodes`).
+Upstream: `EventsToRegister` of the volume plugins, with one of its hints: room that shrinks, as with each new volume,
+helps nobody. Few pods wait for volumes, so else a needless attempt costs less than a rule for each field. A claim, or a
+volume bound to it, concerns only the pods that use the claim; a free volume concerns all pods. What counts as attached
+to a node is ATTACHMENT_GONE there (`StorageChanged.nodes`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -59,10 +60,18 @@ def storage_events(before: Storage | None, after: Storage | None) -> Iterator[St
     if storage is not None:
         events = _EVENTS[type(storage)]
         happened = events.added if before is None else events.changed if after is not None else events.deleted
-        if happened is not None:
+        if happened is not None and not _is_no_larger(before, after):
             # The claim that a volume was kept for may take another one now.
             is_kept = before is None or _claim(before) in ("", _claim(storage))
             yield StorageEvent(happened, _claim(storage) if is_kept else "")
+
+
+def _is_no_larger(before: Storage | None, after: Storage | None) -> bool:
+    """Return whether both are room, of the same nodes then, and none of it is new."""
+    match before, after:
+        case CSIStorageCapacity(), CSIStorageCapacity():
+            return (after.available, after.capacity) <= (before.available, before.capacity)
+    return False
 
 
 def events_of_release(plan: VolumePlan) -> Iterator[StorageEvent]:

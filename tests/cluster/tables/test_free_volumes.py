@@ -1,5 +1,6 @@
 """Free volumes are found and counted by what a claim asks for, after any changes."""
 
+from collections.abc import Mapping
 from random import Random
 
 import attrs
@@ -10,9 +11,9 @@ from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.tables import free_volumes
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from neuron_scheduler.model.selectors import LabelSelector, NodeSelectorTerm, Operator, Requirement
-from neuron_scheduler.model.volumes import ClaimRef, PersistentVolume, PersistentVolumeClaim
+from neuron_scheduler.model.volumes import ROOM, ClaimRef, PersistentVolume, PersistentVolumeClaim
 from tests.support.builders import GI, node
-from tests.support.storage import claim, host, volume, zone
+from tests.support.storage import claim, host, room, volume, zone
 from tests.support.thoroughness import examples
 
 BOTH = (NodeSelectorTerm((*host("a")[0].expressions, *zone("x", "y")[0].expressions)),)
@@ -85,14 +86,44 @@ def check(cluster: Cluster, asked: PersistentVolumeClaim) -> None:
     free = sorted((v.capacity, v.name, v) for v in known if v.claim is None and v.may_serve(asked))
     for row in cluster.view.rows():
         labels, slot = row.node.labels, cluster.view.slot(row.node.name)
-        there = [
-            v for _, _, v in free if v.required_terms is None or any(t.matches(labels, "") for t in v.required_terms)
-        ]
+        there = [v for _, _, v in free if is_on(v, labels)]
         assert list(volumes.free.volumes_for(asked.wish, row.node)) == there
         assert list(volumes.free.volumes_for(rounded, row.node)) == there
         assert slot is not None
         assert counts.value(slot) == of_rounded.value(slot) == len(there)
     assert not counts.positive & ~cluster.view.live
+
+
+@pytest.mark.parametrize("seed", range(examples(100)))
+def test_the_largest_room_is_that_of_a_search(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the class's rooms ask for one label or for several, and after any changes of rooms and nodes."""
+    monkeypatch.setattr(free_volumes, "_AT_ONCE", 2)
+    dice, cluster = Random(seed), Cluster()
+    wish = claim(class_name="gp3", access_modes=(), request=0, volume_mode=ROOM).wish
+    choices: list[list[tuple[NodeSelectorTerm, ...] | None]]
+    choices = [[host("a"), host("b")], [zone("x"), zone("y"), zone("z")], [None], PLACES]
+    places = dice.choice(choices)
+    for _ in range(20):
+        for _ in range(dice.choice([1, 1, 3, 20])):
+            name, largest = f"r{dice.randrange(6)}", dice.choice([None, *range(8)])
+            if dice.random() < 0.2:
+                change(dice, cluster)
+            elif dice.random() < 0.2 and (known := cluster.volumes.volume(f"\n{name}")) is not None:
+                cluster.volumes.remove(known)
+            else:
+                cluster.volumes.put(room(name, largest, on=dice.choice(places)))
+        known_rooms = [each for each in cluster.volumes.stored_volumes.values() if each.may_serve(wish)]
+        column = cluster.view.free_volumes(wish)
+        for row in cluster.view.rows():
+            slot = cluster.view.slot(row.node.name)
+            assert slot is not None
+            assert column.value(slot) == max((r.capacity for r in known_rooms if is_on(r, row.node.labels)), default=0)
+        assert not column.positive & ~cluster.view.live
+
+
+def is_on(each: PersistentVolume, labels: Mapping[str, str]) -> bool:
+    """Return whether a volume's affinity matches a node's labels."""
+    return each.required_terms is None or any(term.matches(labels, "") for term in each.required_terms)
 
 
 def test_volumes_change_while_they_are_counted() -> None:

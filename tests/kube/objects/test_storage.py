@@ -237,6 +237,11 @@ OTHERS: dict[str, tuple[Any, dict[str, Any], Any]] = {
         item(namespace="d") | {"storageClassName": "gp3", "capacity": "2Gi", "maximumVolumeSize": "1Gi"},
         attrs.evolve(room("d/o", 1 << 30, uid="uid-o"), available=False),
     ),
+    "less than no room": (
+        CAPACITIES,
+        item(namespace="d") | {"storageClassName": "gp3", "nodeTopology": {}, "maximumVolumeSize": "-5"},
+        room("d/o", 0, uid="uid-o"),
+    ),
     "an attachment": (
         ATTACHMENTS,
         item(spec={"attacher": "ebs.csi.aws.com", "nodeName": "n", "source": {"persistentVolumeName": "pv"}}),

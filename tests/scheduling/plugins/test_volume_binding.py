@@ -279,6 +279,20 @@ def test_claims_that_the_same_volumes_serve_are_counted_once() -> None:
     assert len(asked) == 2  # of the volumes and of the room
 
 
+def test_claims_of_all_sizes_ask_for_one_column_of_room() -> None:
+    """Many waiting pods, each of its own size, would count all nodes anew whenever the room of one changes."""
+    claims = [claim(f"c{size}", class_name="gp3", request=size) for size in range(1, 6)]
+    rooms = [room("a", 1, on=host("a")), room("b", 3, on=host("b")), room("c", 2, on=host("c"))]
+    cluster = stored(NODES, COUNTED, *claims, *rooms, room("unknown", None), room("c2", 4, on=host("c")))
+    asking = [pod(each.name, volume_claims=(each.name,)) for each in claims]
+    assert [schedule(cluster, each)[0] for each in asking[:4]] == ["a", "b", "b", "c"]
+    assert refusal(cluster, asking[4]).text == f"{ALL}{NO_SPACE}."
+    cluster.put_storage(room("c2", 6, on=host("c")))
+    asked = cluster.view.index_requests(lambda view: volume_binding.filter_nodes(view, asking[4], view.live))
+    assert not asked.lacking
+    assert schedule(cluster, asking[4])[0] == "c"
+
+
 def test_nodes_with_too_few_volumes_are_not_tried_if_none_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trying takes long, and it does not matter which of the claims lacks a volume."""
     monkeypatch.delattr(static_volumes, "_choose_volumes")

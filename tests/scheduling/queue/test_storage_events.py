@@ -41,7 +41,7 @@ def of_claim(*events: ClusterEvent) -> list[StorageEvent]:
         (MADE, [StorageEvent(E.CLASS_ADDED)], [StorageEvent(E.CLASS_CHANGED)], []),
         (NODE, [StorageEvent(E.CSI_NODE_ADDED)], *[[StorageEvent(E.CSI_NODE_CHANGED)]] * 2),
         (DRIVER, [], *[[StorageEvent(E.CSI_DRIVER_CHANGED)]] * 2),
-        (ROOM, *[[StorageEvent(E.CAPACITY_CHANGED)]] * 2, []),
+        (ROOM, [StorageEvent(E.CAPACITY_CHANGED)], [], []),
         (ATTACHMENT, [], [], []),
     ],
 )
@@ -51,6 +51,15 @@ def test_what_follows(
     """A claim concerns its pods, a free volume concerns all pods."""
     for before, after, want in ((None, storage, comes), (storage, storage, changes), (storage, None, goes)):
         assert list(storage_events(before, after)) == want
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "helps"), [(5, 6, True), (5, 4, False), (5, None, False), (None, 4, True), (None, None, False)]
+)
+def test_only_room_that_grows_helps(before: int | None, after: int | None, *, helps: bool) -> None:
+    """With each volume that is made there is less; what was unknown may be enough."""
+    want = [StorageEvent(E.CAPACITY_CHANGED)] if helps else []
+    assert list(storage_events(room("d/c", before, uid="u"), room("d/c", after, uid="u"))) == want
 
 
 @pytest.mark.parametrize(("before", "about"), [(None, "default/b"), ("a", ""), ("b", "default/b")])
