@@ -64,12 +64,12 @@ class GroupAttempts:
         started, commitments = self.clock(), list[Commitment]()
         members = [member for member in (queued, *companions) if self.queue.holds(member)]
         try:
-            self._require_all(members, key)
             gang = gang_of(self.cluster, [member.pod for member in members])
             profile = self.attempts.profiles[queued.pod.scheduler_name]
             for member in members:
                 if member.pod.nominated_node_name:
                     self.attempts.preemption_executor.adopt(member, profile)
+            await run_in_turns(self._require_all(members, key), self.clock, pause)
             is_waiting = await run_in_turns(waits_for_victims(self.cluster, gang.waiting), self.clock, pause)
             found = await run_in_turns(plan_group(self.cluster, gang, profile, self.attempts.warmup), self.clock, pause)
             if isinstance(found, GroupPlan):
@@ -89,12 +89,13 @@ class GroupAttempts:
             self.queue.groups.charge(key.namespace, queued.pod.priority, seconds, self.clock())
         self.fence.of_groups.update((commitment.pod.uid, commitment) for commitment in commitments)
 
-    def _require_all(self, members: Collection[QueuedPod], key: GroupKey) -> None:
+    def _require_all(self, members: Collection[QueuedPod], key: GroupKey) -> Generator[None, None, None]:
         """Raise ChangedError if a member is in flight elsewhere, as in the side lane: it would not count as missing."""
         taken = set(members)
         for other in self.queue.groups.waiting_members(key):
             if other.place is Place.IN_FLIGHT and other not in taken and self.cluster.node_of(other.pod.uid) is None:
                 raise ChangedError
+            yield
 
     def _assume_group(
         self, members: list[QueuedPod], plan: GroupPlan, gang: Gang, started: float
