@@ -226,6 +226,9 @@ class View:
         """Return how many pods match a selector in each node's domain of a label; 0 where the node lacks it."""
         return self._totals(self._table.pods, definition, key)
 
+    def sums_in_domains(self, numbers: Column, key: str) -> Column:
+        return self._table.sums_in_domains(numbers, key)
+
     def sums(self, number_of: Callable[[NodeInfo], int], key: str) -> Column:
         """Return at each node the sum of a number of the rows of its domain of a label; 0 where it lacks that."""
         return self._totals(self._table.sums, number_of, key)

@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 
 import attrs
 
-from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, from_slots, less
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, from_slots, less, slots_of
 
 
 @attrs.define(eq=False)
@@ -107,6 +107,14 @@ class Column:
 
     def value(self, slot: Slot) -> int:
         return sum((plane >> slot & 1) << j for j, plane in enumerate(self._planes))
+
+    def by_slot(self) -> dict[Slot, int]:
+        """Return the numbers above 0; for many slots this is quicker than `value`."""
+        numbers = dict[Slot, int]()
+        for weight, nodes in self.weights():
+            for slot in slots_of(nodes):
+                numbers[slot] = numbers.get(slot, 0) + weight
+        return numbers
 
     @property
     def positive(self) -> NodeSet:

@@ -10,7 +10,8 @@ from typing import ClassVar, Self
 
 import attrs
 
-from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, by_slot, from_slots, slots_of
+from neuron_scheduler.cluster.index.column import Column
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, by_slot, from_slots, less, slots_of
 
 _RARE = 8
 
@@ -80,6 +81,21 @@ class Postings:
             else bool(nodes & posted)
             for posted in self._sets.values()
         )
+
+    def sums(self, numbers: Column) -> Column:
+        """Return at each node the sum of the numbers of the nodes with its value; each has one value at most."""
+        sums, rare = Column(), self.keyed
+        for posted in self._sets.values():
+            if not isinstance(posted, tuple):
+                sums.flip(numbers.total(posted), posted)
+                rare = less(rare, posted)
+        of_slots, slots = numbers.mask(rare).by_slot(), dict[int, list[Slot]]()
+        for posted in self._sets.values() if of_slots else ():
+            if isinstance(posted, tuple):
+                slots.setdefault(sum([of_slots.get(slot, 0) for slot in posted]), []).extend(posted)
+        for total, with_total in slots.items():
+            sums.flip(total, from_slots(with_total, self.keyed.bit_length()))
+        return sums
 
     def replace(self, slot: Slot, old: Values, new: Values) -> None:
         if old == new:

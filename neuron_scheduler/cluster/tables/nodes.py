@@ -34,6 +34,7 @@ from neuron_scheduler.model.selectors import PodAffinityTerm
 
 _MOST_HOLES = 64  # more than there are nodes
 _MOST_RELABELINGS = 2048  # changes of labels that are kept for the rollups
+_MOST_SUMS = 32  # that are kept
 
 
 @attrs.define(eq=False)
@@ -116,6 +117,7 @@ class NodeTable:
     _is_shared: bool = False  # nodes and slot_of
     _holes: deque[Slot] = attrs.field(factory=deque)  # the one that has been empty for longest first
     _last_terms: dict[TermKind, tuple[object, list[tuple[PodAffinityTerm, Column]]]] = attrs.field(factory=dict)
+    _last_sums: dict[Hashable, Column] = attrs.field(factory=dict)
 
     def row(self, slot: Slot) -> NodeInfo:
         node_info = self.slots[slot]
@@ -159,6 +161,15 @@ class NodeTable:
                 answer.append((term, self.terms.totals(kind, term, domains[key])))
             self._last_terms[kind] = question, answer
         return answer
+
+    def sums_in_domains(self, numbers: Column, key: str) -> Column:
+        """Return the sum of a column over each slot's domain of a label; the last sums are kept."""
+        question = key, tuple(numbers.weights()), self.relabelings.end
+        if question not in self._last_sums:
+            if len(self._last_sums) >= _MOST_SUMS:
+                self._last_sums.clear()
+            self._last_sums[question] = self.domains(key).postings.sums(numbers)
+        return self._last_sums[question]
 
     def put(self, node_info: NodeInfo) -> None:
         """Add or replace the row of a node, which may have been deleted and created again meanwhile."""

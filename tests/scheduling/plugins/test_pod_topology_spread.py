@@ -110,3 +110,24 @@ def test_many_domains_wanted(wanted: int, fits: bool) -> None:
         assert schedule(cluster_of(nodes, there), asked)
     else:
         assert dict(refusal(cluster_of(nodes, there), asked).reasons) == {CROWDED: 20}
+
+
+@pytest.mark.parametrize(("racks", "size"), [(5, 30), (100, 3)])
+def test_pods_on_nodes_that_do_not_count(racks: int, size: int) -> None:
+    """In large racks and in small ones; also after a matching pod there has gone, and after its node counts."""
+    slots, first_ones = range(racks * size), range(0, racks * size, size)
+    labels = [{"rack": f"r{slot // size}", "pool": "batch" if slot % size else "web"} for slot in slots]
+    there = [web(name=f"p{slot}-{copy}", on=f"n{slot}") for slot in slots for copy in range(slot % 7)]
+    cluster = cluster_of([node(f"n{slot}", created=slot, labels=labels[slot]) for slot in slots], there)
+    asked = web(spread("rack"), node_selector={"pool": "web"})
+
+    def counts() -> list[int]:
+        ((_, column, _),) = pod_topology_spread.hard_counts(cluster.view, asked)
+        return [column.value(Slot(slot)) for slot in first_ones]
+
+    want = [slot % 7 for slot in first_ones]
+    assert counts() == want
+    cluster.remove_pod(next(each.uid for each in there if each.name == "p2-0"))
+    assert counts() == want
+    cluster.put_node(node("n2", created=2, labels={"rack": "r0", "pool": "web"}))
+    assert counts() == [1, *want[1:]]
