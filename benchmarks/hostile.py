@@ -102,7 +102,7 @@ def measure(shape: Shape, count: int, nodes: int) -> Steps:
     first = steps.take("decide", lambda: schedule_pod(cluster, hostile, PROFILE))
     urgent = attrs.evolve(hostile, uid="urgent", priority=1000)
     refused = first if isinstance(first, FitError) else FitError(nodes, (("none", nodes),), frozenset({"NodeAffinity"}))
-    steps.pausing("preempt", search(cluster, urgent, PROFILE, refused=refused, budgets=()))
+    steps.pausing("preempt", search(cluster, urgent, PROFILE, refused=refused))
     steps.take("queue", lambda: _wake(cluster, hostile, refused.plugins))
     on_node = object_of(shape, count, node_name=next(cluster.view.rows()).node.name)
     bound = PODS.decode(json.dumps(on_node).encode()).value

@@ -53,6 +53,8 @@ def pod(name: str, devices: int, **fields: object) -> Pod:
 def full(nodes: int, dice: random.Random) -> Cluster:
     """Return a cluster whose devices are all used by pods of lower priority."""
     cluster = Cluster()
+    for budget in budgets():
+        cluster.budgets.put(budget)
     for node in fleet(nodes):
         cluster.put_node(node)
         left = SIZES[node.labels[INSTANCE_TYPE_LABEL]][2]
@@ -96,7 +98,7 @@ def budgets() -> list[DisruptionBudget]:
 
 def searched(cluster: Cluster, pending: Pod, profile: Profile, refused: FitError) -> tuple[list[float], Preemption]:
     """Search to the end; return the milliseconds of the steps, and the victims."""
-    result, took = stepped(search(cluster, pending, profile, refused=refused, budgets=budgets()))
+    result, took = stepped(search(cluster, pending, profile, refused=refused))
     if not isinstance(result, Preemption):
         raise SystemExit(f"there are no victims: {result}")
     return took, result
@@ -145,7 +147,7 @@ def measure_group(nodes: int, members: int) -> list[float]:
     gc.freeze()
     waiting = list(cluster.groups.members(group.key).values())
     run(plan_group(cluster, gang_of(cluster, waiting), profile, IndexWarmup()))
-    result, took = stepped(search_for_group(cluster, gang_of(cluster, waiting), profile, budgets()))
+    result, took = stepped(search_for_group(cluster, gang_of(cluster, waiting), profile))
     if not isinstance(result, GroupPreemption):
         raise SystemExit(f"there is no room: {result}")
     return took

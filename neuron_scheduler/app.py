@@ -441,7 +441,6 @@ def pages_of(config: Config, parts: Parts, client: Client, decisions: DecisionRi
         queue=parts.queue,
         pod_of=lambda key: None if (pod := parts.pods.get(key)) is None else parts.cluster.with_claims(pod),
         unserved=lambda: [pod for pod in parts.unserved.values() if pod.scheduler_name != RESERVED],
-        budgets=parts.cluster.budgets.all,
         profiles=ServedProfiles(parts.scheduling_loop.attempts.profiles, extender_profile()),
         decisions=decisions,
         sync_problem=lambda: sync_problem(parts.informers),

@@ -20,7 +20,6 @@ from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pod_groups import POD_GROUPS
 from neuron_scheduler.kube.objects.pods import PODS, unreadable_pod
 from neuron_scheduler.kube.objects.watched import OTHER_KINDS
-from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import count_text
@@ -44,7 +43,6 @@ class Capture:
         cluster: with the pods on nodes, and the space that is kept for pending pods.
         pods: all pods that have not ended, by `namespace/name`.
         waiting: those of them that have no node and are not being deleted, of every scheduler, oldest first.
-        budgets: all PodDisruptionBudgets, by namespace and name.
         notes: what could not be read, or only in part, and what that means; one sentence each.
         source: where it was read, for people.
         taken: when, in seconds since the epoch.
@@ -55,7 +53,6 @@ class Capture:
     cluster: Cluster
     pods: Mapping[str, Pod]
     waiting: tuple[Pod, ...]
-    budgets: tuple[DisruptionBudget, ...] = ()
     notes: tuple[str, ...] = ()
     source: str = ""
     taken: float = 0.0
@@ -131,7 +128,6 @@ class Collection:
             cluster=self.cluster,
             pods=pods,
             waiting=tuple(sorted(waiting, key=PODS.sort_key)),
-            budgets=self.cluster.budgets.all(),
             notes=(*self._notes, *self._notes_on_unreadable()),
             source=self.source,
             taken=self.taken,

@@ -32,10 +32,11 @@ from neuron_scheduler.cluster.rows.node_info import (
     without_pod,
 )
 from neuron_scheduler.cluster.rows.pod_info import PodInfo, pod_info_of
+from neuron_scheduler.cluster.tables.budgets import Budgets
 from neuron_scheduler.cluster.tables.groups import Groups
 from neuron_scheduler.cluster.tables.nodes import NodeTable
 from neuron_scheduler.cluster.tables.placed_groups import PlacedGroups
-from neuron_scheduler.cluster.tables.selecting_kinds import Budgets, NamespaceTable, Workloads
+from neuron_scheduler.cluster.tables.selecting_kinds import NamespaceTable, Workloads
 from neuron_scheduler.cluster.tables.volumes import (
     Effects,
     Volumes,

@@ -85,7 +85,7 @@ def _explanation(arguments: argparse.Namespace, reading: Reading) -> Answer:
             return run(explain_on_node(capture.cluster, pod, profile, arguments.node))
         except NoSuchNodeError as error:
             raise ConfigurationError(printable(str(error))) from None
-    answer = run(explain_pod(capture.cluster, pod, profile, budgets=capture.budgets))
+    answer = run(explain_pod(capture.cluster, pod, profile))
     if pod.key in capture.pinned:
         answer = attrs.evolve(answer, notes=(*answer.notes, PINNED))
     if reading.leaderless and answer.verdict is not Verdict.BOUND and profile.scheduler_name == pod.scheduler_name:

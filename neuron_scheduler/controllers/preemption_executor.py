@@ -195,7 +195,7 @@ class PreemptionExecutor:
             if number % _ROWS_A_STEP == 0:
                 await anyio.lowlevel.checkpoint()
         for key, pods in ending.items():
-            if key not in self._breaking and Units(self.cluster, DisruptionAllowance(())).lost_by(pods):
+            if key not in self._breaking and Units(self.cluster).lost_by(pods):
                 self._half_gone.add(key)
                 self._hold(key, is_ending=True)
                 asked = _Round({}, {pods[0].uid: pods[0]}, left=0, broken={key})
@@ -238,13 +238,7 @@ class PreemptionExecutor:
         self.metrics.count_preemption_attempt()
         self.queue.keep_events(queued)
         self._expire_refusals()
-        steps = search(
-            self.cluster,
-            _without_given_up_nomination(queued),
-            profile,
-            refused=refused,
-            budgets=self.cluster.budgets.all(),
-        )
+        steps = search(self.cluster, _without_given_up_nomination(queued), profile, refused=refused)
         result = await run_in_turns(steps, self.clock)
         pod = queued.pod  # it may ask for more than when the search began
         if isinstance(result, Preemption):
@@ -288,7 +282,7 @@ class PreemptionExecutor:
         """
         self.metrics.count_preemption_attempt()
         self._expire_refusals()
-        steps = search_for_group(self.cluster, gang, profile, self.cluster.budgets.all())
+        steps = search_for_group(self.cluster, gang, profile)
         result = await run_in_turns(steps, self.clock, pause)
         if isinstance(result, NoPreemption):
             after = PostFilter(self._text_of(result, members[0].pod))
@@ -357,7 +351,7 @@ class PreemptionExecutor:
         pod_infos = [self.cluster.pod_info(uid) for uid in preemptors]
         leaving = [pod_info.pod for pod_info in pod_infos if pod_info is not None]
         yield
-        lost = [unit.key for unit in Units(self.cluster, DisruptionAllowance(())).lost_by(leaving)]
+        lost = [unit.key for unit in Units(self.cluster).lost_by(leaving)]
         members = [self.cluster.placed_groups.of(key).pods for key in lost if key not in self._breaking]
         others = [pod for pods in members for uid, pod in pods.items() if uid not in preemptors]
         victims = [*(pod for pod in leaving if not pod.terminating), *others]
@@ -372,7 +366,7 @@ class PreemptionExecutor:
             )
         if not victims:
             return False
-        for budget in [*DisruptionAllowance(self.cluster.budgets.all()).spent_on(victims)]:
+        for budget in DisruptionAllowance(self.cluster.budgets).spent_on(victims):
             self.cluster.budgets.spend(budget)  # for the next search, until the disruption controller has counted them
         asked = _Round(places, preemptors, left=len(victims))
         for key in lost:

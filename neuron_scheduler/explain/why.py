@@ -21,7 +21,6 @@ from neuron_scheduler.explain.arithmetic import free_on, sentence_of, states_of_
 from neuron_scheduler.explain.changes.group import group_changes, prepare_new_nodes
 from neuron_scheduler.explain.changes.search import changes
 from neuron_scheduler.explain.groups import Waits, decide_in_group, label_complaints, mixed_text
-from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.pod import CLAIM_GATE, DEFAULT_SCHEDULER, Pod
 from neuron_scheduler.model.resources import NEURON_NAMES
@@ -67,9 +66,7 @@ class NoSuchNodeError(Exception):
     """The cluster has no node of the name in question."""
 
 
-def explain_pod(
-    cluster: Cluster, pod: Pod, profile: Profile, *, budgets: Sequence[DisruptionBudget] = ()
-) -> Generator[None, None, Explanation]:
+def explain_pod(cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, Explanation]:
     """
     Return why the pod waits, or that it fits; yields whenever other tasks may run.
 
@@ -77,7 +74,6 @@ def explain_pod(
         cluster: may change in the pauses; the answer is about its state at one of them.
         pod: pending, gated, bound or being deleted, of any scheduler.
         profile: with whose filters it is decided.
-        budgets: all PodDisruptionBudgets, for the pods that would have to leave.
     """
     yield from warm_up(cluster, pod, profile)  # a fork shares postings, but what it builds itself is lost with it
     if pod.neuron is not None:
@@ -89,12 +85,10 @@ def explain_pod(
     if pod.terminating:
         return Explanation(summary_of(pod), Verdict.WAITS, DELETED, cause=Cause.POD, nodes=fork.view.node_count)
     yield from warm_up(fork, pod, profile)  # it shares no counts of pods, and no sums
-    return (yield from _of_pending_pod(fork, pod, profile, budgets=budgets))
+    return (yield from _of_pending_pod(fork, pod, profile))
 
 
-def _of_pending_pod(
-    fork: Cluster, pod: Pod, profile: Profile, *, budgets: Sequence[DisruptionBudget]
-) -> Generator[None, None, Explanation]:
+def _of_pending_pod(fork: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, Explanation]:
     result: Decision | NoNode | Waits
     mixed = ""
     if fork.groups.group_to_plan(pod) is None:
@@ -115,9 +109,7 @@ def _of_pending_pod(
         groups = yield from groups_of(fork, pod, profile, refusals(fork, pod, profile, known), among=fork.view.live)
     if isinstance(result, Waits):
         refused = result.refused
-        suggested, more = (
-            (yield from group_changes(fork, pod, *refused, profile, budgets=budgets)) if refused else ((), ())
-        )
+        suggested, more = (yield from group_changes(fork, pod, *refused, profile)) if refused else ((), ())
         answer = Explanation(summary_of(pod), Verdict.WAITS, result.message, result.cause, nodes, groups, suggested)
         answer = attrs.evolve(answer, notes=(*notes, ALONE, *more))
     elif isinstance(result, Decision) and (claim := unprovisioned_text(fork.view, pod)):
@@ -133,7 +125,7 @@ def _of_pending_pod(
     else:
         error = fit_error(fork, pod, profile, result)
         yield
-        suggested, more = yield from changes(fork, pod, profile, refused=error, budgets=budgets)
+        suggested, more = yield from changes(fork, pod, profile, refused=error)
         answer = Explanation(summary_of(pod), Verdict.WAITS, error.text, error.cause, nodes, groups, suggested)
         answer = attrs.evolve(answer, notes=(*notes, *more))
     if answer.cause == Cause.VOLUMES:

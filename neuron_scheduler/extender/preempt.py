@@ -211,12 +211,12 @@ class Preempt:
         )
         if not staying or room.node_name not in proposed:
             return {}
-        violations = DisruptionAllowance(self.cluster.budgets.all()).violating_uids(staying)
+        violations = DisruptionAllowance(self.cluster.budgets).violating_uids(staying)
         return {room.node_name: _meta(Victims(by_importance(staying), len(violations)))}
 
     async def _candidates(self, pod: Pod, proposed: Mapping[str, frozenset[str]]) -> dict[str, Victims]:
         """Look at one node after the other, in turns with other tasks; the cluster may change in between."""
-        incoming = Incoming(pod, self.profile, DisruptionAllowance(self.cluster.budgets.all()))
+        incoming = Incoming(pod, self.profile, DisruptionAllowance(self.cluster.budgets))
         candidates = dict[str, Victims]()
         started = self.clock()
         turn_ends = started + LONGEST_TURN

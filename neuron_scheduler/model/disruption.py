@@ -28,6 +28,11 @@ class DisruptionBudget:
     allowed: int = 0
     disrupted: frozenset[str] = frozenset()
 
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
     def counts(self, pod: Pod) -> bool:
         """Return whether the pod's end would use up one of the allowed disruptions."""
         return pod.name not in self.disrupted and self.selects(pod)

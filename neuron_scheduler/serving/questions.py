@@ -75,7 +75,7 @@ def why(sources: AnswerSources, question: Question) -> Steps:
         except NoSuchNodeError as error:
             raise RefusedError(404, str(error)) from None
     else:
-        found = yield from explain_pod(sources.cluster, pod, profile, budgets=sources.budgets())
+        found = yield from explain_pod(sources.cluster, pod, profile)
         found = attrs.evolve(found, capacity_request=_capacity_request(sources, pod, found))
     return attrs.evolve(found, notes=(*profiles.notes, *found.notes))
 

@@ -9,7 +9,6 @@ import attrs
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.explain.answers import RecentDecision
 from neuron_scheduler.explain.why import ids_text, summary_of
-from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError
@@ -90,7 +89,6 @@ class AnswerSources:
     Attributes:
         pod_of: the last known state of a pod by its key; None if there is none.
         unserved: the pending pods with Neuron of other schedulers.
-        budgets: all PodDisruptionBudgets.
         profiles: with which pods are decided.
         decisions: those that this process has made lately.
         sync_problem: says what this process does not know yet, None if it knows all.
@@ -104,7 +102,6 @@ class AnswerSources:
     queue: SchedulingQueue
     pod_of: Callable[[str], Pod | None]
     unserved: Callable[[], Sequence[Pod]]
-    budgets: Callable[[], Sequence[DisruptionBudget]]
     profiles: ServedProfiles
     decisions: DecisionRing
     sync_problem: Callable[[], str | None]

@@ -160,7 +160,7 @@ async def test_a_capture_is_the_cluster_of_the_process(seed: int) -> None:
         parts, cluster = await process_of(server)
     assert list(rows(capture.cluster)) == list(rows(cluster))
     assert rows(capture.cluster) == rows(cluster)
-    assert [each.name for each in capture.budgets] == ["b"]
+    assert [*capture.cluster.budgets.of("default").by_key] == ["default/b"]
     ours = [waiting for waiting in capture.waiting if waiting.scheduler_name == "my-scheduler"]
     queued = {waiting.key: waiting for waiting in parts.queue.first(99)}
     assert {waiting.key: waiting for waiting in ours} == queued

@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from neuron_scheduler.cluster.rows.node_info import Nomination
-from neuron_scheduler.cluster.tables.selecting_kinds import Budgets
+from neuron_scheduler.cluster.tables.budgets import Budgets, NamespaceBudgets
 from neuron_scheduler.controllers.preemption_executor import LASTING, SHARE, WORKERS, PostFilter, PreemptionExecutor
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.nomination import CLEAR, Nominate
@@ -180,11 +180,11 @@ async def test_a_pod_that_grows_during_the_search_preempts_nobody_in_vain() -> N
     async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
         queued = world.pending()
 
-        def grow(_: Budgets) -> list[DisruptionBudget]:
+        def grow(*_: object) -> NamespaceBudgets:
             world.queue.update(attrs.evolve(BIG, requests={**BIG.requests, CPU: 10**9}), 0.0)
-            return []
+            return NamespaceBudgets()
 
-        with mock.patch.object(Budgets, "all", grow):
+        with mock.patch.object(Budgets, "of", grow):
             assert await post_filter(world, preemption_executor, queued) == PostFilter()
         await anyio.wait_all_tasks_blocked()
         assert world.asked == []
@@ -744,14 +744,14 @@ async def test_a_victim_counts_in_its_budget_at_once() -> None:
         selector = LabelSelector((Requirement("app", Operator.IN, ("a",)),))
         world.cluster.budgets.put(DisruptionBudget("u", "default", "one", selector, allowed=2))
         await post_filter(world, preemption_executor, world.pending())
-        (budget,) = world.cluster.budgets.all()
+        (budget,) = world.cluster.budgets.of("default").by_key.values()
         assert (budget.allowed, {*budget.disrupted}) == (0, {"a", "b"})
         world.cluster.budgets.take_back(protected[0])  # it was refused, or is not needed
-        (budget,) = world.cluster.budgets.all()
+        (budget,) = world.cluster.budgets.of("default").by_key.values()
         assert (budget.allowed, {*budget.disrupted}) == (1, {"b"})
         world.cluster.budgets.put(attrs.evolve(budget, allowed=5))
         world.cluster.budgets.take_back(protected[1])
-        assert world.cluster.budgets.all()[0].allowed == 5
+        assert world.cluster.budgets.of("default").by_key["default/one"].allowed == 5
 
 
 async def test_members_that_fit_without_any_victim_are_tried_there() -> None:

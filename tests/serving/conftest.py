@@ -10,7 +10,6 @@ from aiohttp import web
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.kube.reviews import UserReviews
-from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selecting_kinds import Namespace
@@ -40,7 +39,6 @@ class Desk:
 
     public: bool = False
     queued: bool = True
-    budgets: tuple[DisruptionBudget, ...] = ()
     cluster: Cluster = attrs.field(factory=Cluster)
     queue: SchedulingQueue = attrs.field(factory=new_queue)
     reviews: FakeReviews = attrs.field(factory=FakeReviews)
@@ -60,7 +58,6 @@ class Desk:
             queue=self.queue,
             pod_of=self._pods.get,
             unserved=lambda: [pod for pod in self._pods.values() if pod.scheduler_name in self.others],
-            budgets=lambda: self.budgets,
             profiles=ServedProfiles(
                 {"my-scheduler": default_profile("my-scheduler")} if self.queued else {}, extender_profile()
             ),

@@ -26,11 +26,10 @@ MARKS = ("h1dden", "s3cret")
 def some_desk(dice: random.Random) -> Desk:
     """Return a cluster in which half of the pods are hidden: bound, with unknown ids, nominated and waiting."""
     nodes = [random_objects.some_node(dice, f"n{i}") for i in range(dice.randint(1, 6))]
-    budgets = tuple(
-        DisruptionBudget(f"b{i}", namespace, name, random_objects.WEB, allowed=dice.randint(0, 1))
-        for i, (namespace, name) in enumerate(((MINE, "budget"), (HIDDEN, "s3cret-budget")))
-    )
-    desk = Desk(budgets=budgets)
+    desk = Desk()
+    for namespace, name in ((MINE, "budget"), (HIDDEN, "s3cret-budget")):
+        budget = DisruptionBudget(name, namespace, name, random_objects.WEB, allowed=dice.randint(0, 1))
+        desk.cluster.budgets.put(budget)
     desk.put(nodes)
     for i in range(dice.randint(2, 20)):
         drawn = random_objects.bound_pod(dice, f"b{i}")

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.core_mask import NO_CORES
@@ -21,6 +22,20 @@ def cluster_of(nodes: Iterable[Node], pods: Iterable[Pod] = ()) -> Cluster:
         cluster.put_node(node)
     for bound in pods:
         cluster.put_pod(bound)
+    return cluster
+
+
+def with_budgets(cluster: Cluster, budgets: Iterable[DisruptionBudget]) -> Cluster:
+    """Return the cluster with these PodDisruptionBudgets alone; what stays as it is is not touched."""
+    before = {
+        key: budget for each in cluster.budgets._namespaces.by_key.values() for key, budget in each.by_key.items()
+    }
+    after = {budget.key: budget for budget in budgets}
+    for key in before.keys() - after.keys():
+        cluster.budgets.remove(before[key])
+    for key, budget in after.items():
+        if budget != before.get(key):
+            cluster.budgets.put(budget)
     return cluster
 
 

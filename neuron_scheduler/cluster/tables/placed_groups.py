@@ -21,8 +21,8 @@ _AT_ONCE: Final = 256
 """Members whose kind is looked at in one step."""
 _MOST_DEFINITIONS: Final = 4
 """Of kinds; a search that goes on while budgets change must not undo what another one counts."""
-Kind: TypeAlias = tuple[int, ...]
-"""Such as the numbers of the budgets that select a pod."""
+Kind: TypeAlias = tuple[str, ...]
+"""Such as the keys of the budgets that select a pod."""
 
 
 @attrs.define(eq=False)

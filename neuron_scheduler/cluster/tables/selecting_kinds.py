@@ -1,5 +1,5 @@
 """
-What selects pods: the labels of namespaces, the Services that send to a pod, the workload that controls it, budgets.
+What selects pods: the labels of namespaces, the Services that send to a pod, the workload that controls it.
 
 A selector of namespaces is resolved to a set of them before it becomes part of an index's definition. So a change of
 labels leads to another definition, and no index becomes wrong. The default spread constraints need the selectors of
@@ -7,8 +7,7 @@ Services and workloads to find the pods that belong together (`plugins/helper/sp
 """
 
 from collections.abc import Mapping
-from itertools import chain, groupby, islice
-from operator import attrgetter
+from itertools import chain, islice
 from typing import Final, Self
 
 import attrs
@@ -16,14 +15,11 @@ import attrs
 from neuron_scheduler.cluster.index.copy_on_write import CopyOnWrite
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, less
 from neuron_scheduler.cluster.index.postings import Postings
-from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Owner, Pod
 from neuron_scheduler.model.selecting_kinds import SERVICE, Namespace, Workload
 from neuron_scheduler.model.selectors import NO_LABELS, LabelSelector, Operator, Requirement
 
 _NOTHING: Final = Postings()
-MOST_BUDGETS: Final = 200
-"""Budgets of one namespace that count, in the order of their names: each pod there may be compared with each."""
 MOST_SERVICES: Final = 200
 """Services with which a pod is compared: a tenant may have thousands that all select it."""
 _Posting = tuple[str, str, str]
@@ -164,43 +160,3 @@ def _posting(namespace: str, selector: LabelSelector) -> _Posting:
     """Return the first equality of a Service's selector, which consists of nothing else."""
     first = next(r for r in selector.requirements if r.operator is Operator.IN)
     return namespace, first.key, first.values[0]
-
-
-@attrs.define(eq=False)
-class Budgets:
-    """PodDisruptionBudgets; they decide which of several pods is evicted, never whether a pod fits."""
-
-    _budgets: dict[tuple[str, str], DisruptionBudget] = attrs.field(factory=dict)
-    _sorted: tuple[DisruptionBudget, ...] | None = ()
-    _spent: dict[tuple[str, str], DisruptionBudget] = attrs.field(factory=dict, init=False)  # that we have changed
-
-    def all(self) -> tuple[DisruptionBudget, ...]:
-        """Return the budgets that count."""
-        if self._sorted is None:
-            by_namespace = groupby((self._budgets[key] for key in sorted(self._budgets)), attrgetter("namespace"))
-            self._sorted = tuple(budget for _, budgets in by_namespace for budget in islice(budgets, MOST_BUDGETS))
-        return self._sorted
-
-    def put(self, budget: DisruptionBudget) -> None:
-        self._budgets[budget.namespace, budget.name] = budget
-        self._sorted = None
-
-    def remove(self, budget: DisruptionBudget) -> None:
-        self._budgets.pop((budget.namespace, budget.name), None)
-        self._sorted = None
-
-    def spend(self, budget: DisruptionBudget) -> None:
-        """Replace a budget until the watch shows a new state: pods that it counts are being evicted."""
-        self.put(budget)
-        self._spent[budget.namespace, budget.name] = budget
-
-    def take_back(self, pod: Pod) -> None:
-        """Note that a pod stays that was to be evicted."""
-        for key, budget in [*self._spent.items()]:
-            if self._budgets.get(key) is not budget:
-                del self._spent[key]  # the watch has shown a new state
-            elif pod.namespace == budget.namespace and pod.name in budget.disrupted:
-                self.spend(attrs.evolve(budget, allowed=budget.allowed + 1, disrupted=budget.disrupted - {pod.name}))
-
-    def fork(self) -> Self:
-        return type(self)(budgets=dict(self._budgets), sorted=self._sorted)

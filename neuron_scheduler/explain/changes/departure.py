@@ -132,7 +132,7 @@ def departure(refused: RefusedPod, leavers: Sequence[Leavers], then: tuple[str, 
 
 
 def _leaving_pod(refused: RefusedPod, infos: Mapping[str, PodInfo], pod: Pod, *, violates: bool) -> LeavingPod:
-    budgets = refused.disruption_allowance.budgets
+    budgets = refused.disruption_allowance.budgets_of([pod])
     return LeavingPod(
         pod.namespace,
         pod.name,

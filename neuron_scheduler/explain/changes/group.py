@@ -8,7 +8,7 @@ fewest devices that takes the largest member is offered, out of the cluster's ty
 label of an UltraServer a whole one joins, of a type that comes in such.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from typing import Final
 
 import attrs
@@ -20,7 +20,6 @@ from neuron_scheduler.explain.answers import ChangeKind, SuggestedChange
 from neuron_scheduler.explain.changes.group_members import RefusedGroup, changes_of_members, end_of_evicted
 from neuron_scheduler.explain.changes.pod_spec import families_meant
 from neuron_scheduler.explain.changes.refused_pod import Answer
-from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ULTRASERVER_SIZES, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
@@ -95,13 +94,7 @@ def _comes_in_domains(view: View, instance_type: str, topology: str) -> bool:
 
 
 def group_changes(
-    cluster: Cluster,
-    pod: Pod,
-    gang: Gang,
-    refused: GroupRefusal,
-    profile: Profile,
-    *,
-    budgets: Sequence[DisruptionBudget] = (),
+    cluster: Cluster, pod: Pod, gang: Gang, refused: GroupRefusal, profile: Profile
 ) -> Generator[None, None, Answer]:
     """
     Return changes after which a refused group fits; yields whenever other tasks may run.
@@ -113,7 +106,7 @@ def group_changes(
     cluster.groups.put(pod)
     for member in gang.waiting:
         cluster.clear_nomination(member.uid)
-    group = RefusedGroup(cluster, gang, profile, refused.reason, budgets)
+    group = RefusedGroup(cluster, gang, profile, refused.reason)
     end = yield from end_of_evicted(group)
     if end is not None:
         return (end,), ()

@@ -22,7 +22,6 @@ from neuron_scheduler.explain.answers import ChangeKind, SuggestedChange
 from neuron_scheduler.explain.changes import pod_spec
 from neuron_scheduler.explain.changes.departure import MOST_GONE, Leavers, departure, find_leavers
 from neuron_scheduler.explain.changes.refused_pod import RefusedPod, with_template
-from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import few
 from neuron_scheduler.neuron.catalog import family_of
@@ -33,7 +32,6 @@ from neuron_scheduler.scheduling.cycle.what_if import Placer
 from neuron_scheduler.scheduling.groups.gang import Gang, GroupPlan
 from neuron_scheduler.scheduling.groups.plan import plan_group
 from neuron_scheduler.scheduling.groups.regions import without_pod_terms
-from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
 
 MOST_TRIED: Final = 4
 """Changes of a kind, since a plan takes long."""
@@ -52,10 +50,9 @@ class RefusedGroup:
     gang: Gang
     profile: Profile
     error: FitError
-    budgets: Sequence[DisruptionBudget]
 
     def refused_member(self, cluster: Cluster, pod: Pod) -> RefusedPod:
-        return RefusedPod(cluster, pod, self.profile, self.error, DisruptionAllowance(self.budgets))
+        return RefusedPod(cluster, pod, self.profile, self.error)
 
     def plan_with(self, change: Callable[[Pod], Pod]) -> Generator[None, None, GroupPlan | None]:
         """Return the plan for the group with all waiting members changed; None if too few fit."""

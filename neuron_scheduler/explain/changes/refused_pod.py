@@ -50,7 +50,11 @@ class RefusedPod:
     pod: Pod
     profile: Profile
     error: FitError
-    disruption_allowance: DisruptionAllowance
+    disruption_allowance: DisruptionAllowance = attrs.field(init=False)
+
+    @disruption_allowance.default
+    def _allowance(self) -> DisruptionAllowance:
+        return DisruptionAllowance(self.cluster.budgets)
 
     def decision(self, pod: Pod, among: NodeSet | None = None) -> Generator[None, None, Decision | None]:
         """Return the decision about another form of the pod; None if it does not fit, or on none of these nodes."""

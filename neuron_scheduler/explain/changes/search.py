@@ -15,7 +15,7 @@ nothing is known of other types. Whether Karpenter and Cluster Autoscaler see th
 reason in the pod's condition alone (`scheduling.cycle.neuron_shortage`).
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from typing import Final
 
 import attrs
@@ -27,7 +27,6 @@ from neuron_scheduler.explain.changes import pod_spec
 from neuron_scheduler.explain.changes.departure import find_departure
 from neuron_scheduler.explain.changes.group import fitting_new_nodes
 from neuron_scheduler.explain.changes.refused_pod import Answer, Kind, RefusedPod, SearchStep, kubectl
-from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import Pod
@@ -40,7 +39,6 @@ from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.plugins import node_unschedulable
 from neuron_scheduler.scheduling.plugins.cause import Cause
-from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
 
 _CORDON: Final = node_unschedulable.CORDON.key
 _IN_PIECES: Final = (
@@ -122,13 +120,11 @@ KINDS: Final[tuple[Kind, ...]] = (
 """In the order of `ChangeKind`."""
 
 
-def changes(
-    cluster: Cluster, pod: Pod, profile: Profile, *, refused: FitError, budgets: Sequence[DisruptionBudget] = ()
-) -> Generator[None, None, Answer]:
+def changes(cluster: Cluster, pod: Pod, profile: Profile, *, refused: FitError) -> Generator[None, None, Answer]:
     """
     Return changes after which the pod fits, none while it has gates; yields whenever other tasks may run.
 
-    `cluster` is a fork that nobody changes, in which the pod has no nomination; `budgets` are those of the other pods.
+    `cluster` is a fork that nobody changes, in which the pod has no nomination.
     """
     if pod.gates:
         return (), ()
@@ -136,7 +132,7 @@ def changes(
         return (), (NONE_HELPS,)
     if asks_much(pod):
         return (), (ASKS_MUCH,)
-    refused_pod = RefusedPod(cluster, pod, profile, refused, DisruptionAllowance(budgets))
+    refused_pod = RefusedPod(cluster, pod, profile, refused)
     found: list[SuggestedChange] = []
     notes: dict[str, None] = {}
     for kind in KINDS:

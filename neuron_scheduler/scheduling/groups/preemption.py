@@ -22,7 +22,6 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less, slots_of
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, evictable
 from neuron_scheduler.cluster.view import View
-from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.node import ULTRASERVER_4, ULTRASERVER_PLACES
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.filters import walk
@@ -45,7 +44,6 @@ from neuron_scheduler.scheduling.groups.regions import (
 )
 from neuron_scheduler.scheduling.plugins.contract import Filter, Refusal
 from neuron_scheduler.scheduling.plugins.registry import COUNTING_PODS, GROUP_TOPOLOGY
-from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
 from neuron_scheduler.scheduling.preemption.search import (
     ASKS_MUCH,
     NEVER,
@@ -81,7 +79,7 @@ class GroupPreemption:
 
 
 def search_for_group(
-    cluster: Cluster, gang: Gang, profile: Profile, budgets: Sequence[DisruptionBudget]
+    cluster: Cluster, gang: Gang, profile: Profile
 ) -> Generator[None, None, GroupPreemption | NoPreemption]:
     """
     Return the places of the missing members and the victims for them; the cluster may change when this yields.
@@ -93,7 +91,7 @@ def search_for_group(
     if reason:
         return NoPreemption(f"preemption: {reason}")
     kinds = yield from kinds_of(cluster, gang)
-    search_steps = _GroupSearch(cluster, gang, profile, budgets, Units(cluster, DisruptionAllowance(budgets)), kinds)
+    search_steps = _GroupSearch(cluster, gang, profile, Units(cluster), kinds)
     best, most = yield from search_steps.cheapest()
     if len(gang.waiting) <= MOST_SEARCHED and (best is None or search_steps.may_share(best)):
         best = yield from search_steps.with_fewer(best)
@@ -125,7 +123,6 @@ class _GroupSearch:
     cluster: Cluster
     gang: Gang
     profile: Profile
-    budgets: Sequence[DisruptionBudget]
     units: Units
     kinds: Mapping[str, int]
 
@@ -135,8 +132,7 @@ class _GroupSearch:
         most, members = 0, (yield from self._choosiest_first())
         for domain in (yield from self._domains(members)):
             fork = yield from self._fork()
-            units = Units(fork, self.units.allowance)
-            room = _Room(Trial(fork), self.gang, self.profile, domain, units, list(self.budgets))
+            room = _Room(Trial(fork), self.gang, self.profile, domain, Units(fork))
             most = max(most, (yield from room.place(members)))
             if len(room.trial.pods) >= self.gang.missing_count:
                 found = yield from self._result(room.trial.pods, room.gone)
@@ -206,7 +202,7 @@ class _GroupSearch:
         for first in range(0, len(gone), _AT_ONCE):
             runs.append(by_importance(gone[first : first + _AT_ONCE]))
             yield
-        left, violations, leaving = dict[int, int](), 0, dict[str, set[str]]()
+        left, violations, leaving = dict[str, int](), 0, dict[str, set[str]]()
         by_all = merge(*runs, key=importance_of)
         while some := list(islice(by_all, _AT_ONCE)):
             victims += some
@@ -309,8 +305,7 @@ class _Room:
     One try: the members are placed on a fork, from which their victims leave.
 
     Attributes:
-        units: of the fork.
-        budgets: with what the victims so far have used up.
+        units: of the fork, whose budgets are without what the victims so far have used up.
         gone: the victims so far.
     """
 
@@ -319,7 +314,6 @@ class _Room:
     profile: Profile
     domain: Domain | None
     units: Units
-    budgets: list[DisruptionBudget]
     gone: list[Pod] = attrs.field(factory=list)
     warmup: IndexWarmup = attrs.field(factory=IndexWarmup)
 
@@ -343,7 +337,7 @@ class _Room:
         yield from self.warmup.prepare_refusal(cluster, pod, profile)
         alone = attrs.evolve(pod, nominated_node_name="")
         refused = FitError(cluster.view.node_count)
-        self.units = Units(cluster, DisruptionAllowance(self.budgets), self.units.leaving)
+        self.units = Units(cluster, self.units.leaving)
         found = yield from search(cluster, alone, profile, refused=refused, units=self.units)
         if isinstance(found, Preemption):
             for victim in (*found.victims.pods, *self.units.others_of(found.victims.pods)):
@@ -353,11 +347,12 @@ class _Room:
             self.trial.place(pod, profile)
 
     def _let_go(self, victim: Pod) -> None:
-        let_go(self.trial.cluster, victim)
+        fork = self.trial.cluster
+        let_go(fork, victim)
         self.gone.append(victim)
-        for number in self.units.allowance.counted_by(victim):  # the others stay the same, and so do the rows' answers
-            budget = self.budgets[number]
-            self.budgets[number] = attrs.evolve(budget, allowed=budget.allowed - 1)
+        for key in self.units.allowance.counted_by(victim):  # the others stay the same, and so do the rows' answers
+            budget = fork.budgets.of(victim.namespace).by_key[key]
+            fork.budgets.put(attrs.evolve(budget, allowed=budget.allowed - 1))
 
     def _profile_inside(self) -> Profile:
         """Return the profile that refuses all nodes outside of the domain."""

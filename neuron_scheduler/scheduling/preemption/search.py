@@ -22,6 +22,7 @@ from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, less
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, evictable
+from neuron_scheduler.cluster.tables.budgets import Selecting
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.memo import memoise
@@ -37,7 +38,6 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.plugins.contract import Refusal
 from neuron_scheduler.scheduling.plugins.inter_pod_affinity import BY_PLACED_PODS
 from neuron_scheduler.scheduling.plugins.registry import COUNTING_PODS
-from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance, Selecting
 from neuron_scheduler.scheduling.preemption.units import Units, UnitState
 from neuron_scheduler.scheduling.preemption.victims import (
     Cost,
@@ -122,22 +122,23 @@ class _RowCost:
 
     Attributes:
         budgets_of_pods: the budgets on which that depends.
-        selecting: what all budgets selected then.
+        selecting: what all budgets of the pods' namespaces selected then.
         members: how many of the pods each group has.
         states: of these groups; their other members change all the time.
     """
 
     cost: Cost
     budgets_of_pods: tuple[DisruptionBudget, ...]
-    selecting: Selecting
+    selecting: tuple[tuple[str, Selecting], ...]
     members: tuple[tuple[GroupKey, int], ...]
     states: tuple[UnitState, ...]
 
     def holds(self, incoming: Incoming, units: Units) -> bool:
         """Return whether no budget has come that may select one of the pods, and theirs and the groups are as then."""
         allowance = incoming.disruption_allowance
-        is_same = self.selecting is allowance.selecting and all(map(allowance.has, self.budgets_of_pods))
-        return is_same and self.states == (
+        if not all(allowance.selecting(namespace) is then for namespace, then in self.selecting):
+            return False
+        return all(map(allowance.has, self.budgets_of_pods)) and self.states == (
             units.known_states(self.members, incoming.pod.priority) if self.members else ()
         )
 
@@ -238,11 +239,10 @@ def search(
     profile: Profile,
     *,
     refused: FitError,
-    budgets: Sequence[DisruptionBudget] = (),
     units: Units | None = None,
 ) -> Generator[None, None, Preemption | NoPreemption]:
     """
-    Return the cheapest pods to evict, within the budgets or those of the units; yields whenever other tasks may run.
+    Return the cheapest pods to evict, within the budgets; yields whenever other tasks may run.
 
     The cluster may change in between: node sets are not valid after such a pause, names are.
     """
@@ -261,7 +261,7 @@ def search(
     comparison = Comparison(helpful.bit_count())
     if crowded and _lower(cluster, pod.priority):
         yield from cluster.view.prepare(lambda view: _refusals_by_counting(view, pod, profile, NO_NODES, emptied=True))
-    units = units or Units(cluster, DisruptionAllowance(budgets))
+    units = units or Units(cluster)
     incoming = Incoming(pod, profile, units.allowance, units)
     for below in _bounds(cluster, pod.priority) if helpful else ():
         overlaid = cluster.view.with_overlay(WithoutLowerPriority(below))
@@ -316,9 +316,10 @@ def _row_cost(
     allowance, pods = incoming.disruption_allowance, _evictable_pods(node_info, incoming.pod.priority)
     members = tuple(Counter([pod.group.key for pod in pods if pod.group is not None]).items())
     states = (yield from units.states(members, incoming.pod.priority)) if members else ()
-    on = allowance.budgets_of(pods), allowance.selecting, members, states
+    selecting = tuple([(namespace, allowance.selecting(namespace)) for namespace in {pod.namespace for pod in pods}])
+    on = allowance.budgets_of(pods), selecting, members, states
     if before is not None and (before.budgets_of_pods, before.states) == (on[0], states):
-        return before if before.selecting is allowance.selecting else _RowCost(before.cost, *on)
+        return _RowCost(before.cost, *on)
     victims = yield from victims_by_counting(node_info, incoming, incoming.leavers(node_info), below)
     return _RowCost(_NO_ROOM if victims is None else victims.cost, *on)
 

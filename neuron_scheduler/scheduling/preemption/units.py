@@ -56,10 +56,13 @@ class Units:
     """The units of one search, as they are when they are first asked for."""
 
     cluster: Cluster
-    allowance: DisruptionAllowance
     _leaving: Mapping[GroupKey, set[str]] | None = None
+    allowance: DisruptionAllowance = attrs.field(init=False)
     _known: dict[GroupKey, EvictionUnit | None] = attrs.field(factory=dict, init=False)
     _violations: dict[GroupKey, int] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.allowance = DisruptionAllowance(self.cluster.budgets)
 
     def unit_of(self, pod: Pod) -> EvictionUnit | None:
         """Return the unit of a pod; None if it may leave alone, whatever becomes of the others."""
@@ -96,7 +99,7 @@ class Units:
         """Return all that matters of the groups of a node's pods to one of this priority; counts budgets in steps."""
         while (states := self.known_states(members, priority)) is None:
             for key in [key for key, _ in members if not self._is_counted(key)]:
-                self.cluster.placed_groups.of(key).count_some(self.allowance.selecting.numbers_of)
+                self.cluster.placed_groups.of(key).count_some(self.allowance.selecting(key.namespace).keys_of)
                 yield
         return states
 
@@ -115,14 +118,16 @@ class Units:
 
     def violations_of(self, key: GroupKey) -> int:
         """Return how many members of a unit go beyond what their budgets allow, if all leave."""
-        if not self.allowance.budgets:
+        selecting = self.allowance.selecting(key.namespace)
+        if not selecting.keys:
             return 0
         if key not in self._violations:
-            group, numbers_of = self.cluster.placed_groups.of(key), self.allowance.selecting.numbers_of
-            counts = Counter(group.count_by_kind(numbers_of))
-            for pod in group.pods.values() if self.allowance.disrupted else ():
-                if pod.name in self.allowance.disrupted:
-                    counts[numbers_of(pod)] -= 1
+            group = self.cluster.placed_groups.of(key)
+            counts = Counter(group.count_by_kind(selecting.keys_of))
+            disrupted = self.allowance.disrupted_pods({key for keys in counts for key in keys})
+            for pod in group.pods.values() if disrupted else ():
+                if pod.name in disrupted:
+                    counts[selecting.keys_of(pod)] -= 1
                     counts[self.allowance.counted_by(pod)] += 1
             self._violations[key] = self.allowance.violation_count(counts)
         return self._violations[key]
@@ -135,8 +140,8 @@ class Units:
         return self._leaving
 
     def _is_counted(self, key: GroupKey) -> bool:
-        group = self.cluster.placed_groups.of(key)
-        return not self.allowance.budgets or group.is_counted(self.allowance.selecting.numbers_of)
+        selecting = self.allowance.selecting(key.namespace)
+        return not selecting.keys or self.cluster.placed_groups.of(key).is_counted(selecting.keys_of)
 
     def _unit(self, key: GroupKey) -> EvictionUnit | None:
         if key not in self._known:

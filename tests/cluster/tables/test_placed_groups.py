@@ -13,8 +13,8 @@ from tests.support.builders import node, pod
 GROUPS = [None, *(PodGroup(GroupKey(Dialect.KUEUE, "default", name), least=2) for name in "gh")]
 
 
-def kind_of(each: Pod) -> tuple[int, ...]:
-    return (each.priority % 2,)
+def kind_of(each: Pod) -> tuple[str, ...]:
+    return (str(each.priority % 2),)
 
 
 def change(cluster: Cluster, dice: Random) -> None:

@@ -1,19 +1,15 @@
 """Namespaces selected by labels, as labels change, and the selector of the pods that belong together with a pod."""
 
-from collections import Counter
 from itertools import combinations
 
 import pytest
 from hypothesis import given, strategies as st
 
 from neuron_scheduler.cluster.tables.selecting_kinds import (
-    MOST_BUDGETS,
     MOST_SERVICES,
-    Budgets,
     NamespaceTable,
     Workloads,
 )
-from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Owner, Pod
 from neuron_scheduler.model.selecting_kinds import Namespace, Workload
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
@@ -131,12 +127,3 @@ def test_what_is_gone_selects_nothing() -> None:
     assert workloads.selector_of(asked) is None
     assert fork.selector_of(asked) == selecting(app="web", hash="1", tier="front")
     assert (workloads._services.by_key, workloads._controllers) == ({}, {})
-
-
-def test_the_budgets_of_one_namespace_that_count_are_limited() -> None:
-    """A tenant who makes thousands slows down no search, and takes nothing from other namespaces."""
-    budgets = Budgets()
-    for namespace, count in (("crowd", MOST_BUDGETS + 2), ("other", 2)):
-        for number in range(count):
-            budgets.put(DisruptionBudget(f"{namespace}-{number}", namespace, f"b{number:04}", LabelSelector()))
-    assert Counter(budget.namespace for budget in budgets.all()) == {"crowd": MOST_BUDGETS, "other": 2}

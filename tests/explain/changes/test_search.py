@@ -23,7 +23,7 @@ from neuron_scheduler.scheduling.cycle.profile import default_profile, extender_
 from neuron_scheduler.steps import run
 from tests.support.brute_force import PROFILE
 from tests.support.builders import node, pod
-from tests.support.harness import cluster_of, refusal
+from tests.support.harness import cluster_of, refusal, with_budgets
 from tests.support.random_objects import WEB
 
 TRN1 = "trn1.32xlarge"
@@ -47,8 +47,8 @@ def answer(
     budgets: tuple[DisruptionBudget, ...] = (),
 ) -> tuple[dict[ChangeKind, SuggestedChange], tuple[str, ...]]:
     """Return the changes for a refused pod by kind, and the notes."""
-    cluster = cluster_of(nodes, bound)
-    found, notes = run(changes(cluster, pending, PROFILE, refused=refusal(cluster, pending), budgets=budgets))
+    cluster = with_budgets(cluster_of(nodes, bound), budgets)
+    found, notes = run(changes(cluster, pending, PROFILE, refused=refusal(cluster, pending)))
     return {change.kind: change for change in found}, notes
 
 

@@ -22,7 +22,7 @@ from neuron_scheduler.scheduling.preemption.search import NoPreemption
 from neuron_scheduler.steps import run
 from tests.scheduling.groups.test_plan import UndecidedError, check_untouched, possible
 from tests.support.builders import node, pod
-from tests.support.harness import cluster_of
+from tests.support.harness import cluster_of, with_budgets
 from tests.support.random_groups import _ASKED, PROFILE, World, settled, some_world
 from tests.support.thoroughness import examples
 
@@ -121,13 +121,13 @@ def play(seed: int) -> str:
     """Search for room for a group in a random cluster, and judge the result; return what it was."""
     dice = Random(seed)
     world, budgets = crowded(some_world(dice), dice), some_budgets(dice)
-    cluster = world.cluster()
+    cluster = with_budgets(world.cluster(), budgets)
     gang = gang_of(cluster, world.waiting)
     if complaint_about(cluster, gang) or isinstance(
         run(plan_group(world.cluster(), gang, PROFILE, IndexWarmup())), GroupPlan
     ):
         return "fits"
-    found = run(search_for_group(cluster, gang, PROFILE, budgets))
+    found = run(search_for_group(cluster, gang, PROFILE))
     check_untouched(world, cluster, dice)
     try:
         if isinstance(found, NoPreemption):
@@ -154,7 +154,7 @@ def test_what_leaves_as_a_whole_spares_the_pods_that_left_before_it() -> None:
     cluster = cluster_of([node(name, "trn1.32xlarge") for name in names], bound)
     for each in (*waiting, *bound):
         cluster.groups.put(each)
-    found = run(search_for_group(cluster, gang_of(cluster, waiting), PROFILE, []))
+    found = run(search_for_group(cluster, gang_of(cluster, waiting), PROFILE))
     assert isinstance(found, GroupPreemption)
     assert {victim.name for victim in found.victims.pods} == {f"p-{name}" for name in names[2:]}
 

@@ -3,10 +3,12 @@
 from collections import Counter
 from random import Random
 
+from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
 from tests.support.builders import pod
+from tests.support.harness import with_budgets
 
 SELECTORS = (
     None,
@@ -42,7 +44,7 @@ def test_each_budget_counts_as_if_it_were_alone() -> None:
             for budget in budgets
             for counted in [pod for pod in pods if budget.counts(pod)][budget.allowed :]
         }
-        allowance = DisruptionAllowance(budgets)
+        allowance = DisruptionAllowance(with_budgets(Cluster(), budgets).budgets)
         assert allowance.violating_uids(pods) == want
         assert allowance.violating_uids(pods) == want, "asking uses nothing up"
         kinds = Counter(map(allowance.counted_by, pods))
@@ -67,7 +69,7 @@ def test_a_spared_pod_uses_nothing_up() -> None:
         pod("app", labels={"app": "a"}),
         pod("none"),
     )
-    allowance = DisruptionAllowance([web, all_of_x])
+    allowance = DisruptionAllowance(with_budgets(Cluster(), [web, all_of_x]).budgets)
     assert allowance.uids_to_spare([gone], [both, tier, app, none]) == {both.uid, app.uid}
     assert allowance.uids_to_spare([], [app, both, tier]) == {both.uid}
     assert allowance.violating_uids([gone, both, tier]) == {both.uid, tier.uid}

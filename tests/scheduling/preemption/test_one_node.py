@@ -20,7 +20,7 @@ from neuron_scheduler.scheduling.preemption.victims import Incoming, Victims
 from neuron_scheduler.steps import run
 from tests.scheduling.preemption.test_search_properties import ASKED, TYPES, some_budgets, some_holders
 from tests.support.builders import node, pod
-from tests.support.harness import cluster_of
+from tests.support.harness import cluster_of, with_budgets
 from tests.support.oracle_preemption import cheapest, cost
 
 BESIDE, WHOLE = extender_profile(), preemption_profile()
@@ -34,7 +34,9 @@ def chosen(
     spared: Collection[str] = (),
 ) -> Victims | None:
     """Return the victims on node `n` in place of those proposed, by name."""
-    incoming = Incoming(pending, WHOLE, DisruptionAllowance(budgets), spared=frozenset(spared))
+    incoming = Incoming(
+        pending, WHOLE, DisruptionAllowance(with_budgets(cluster, budgets).budgets), spared=frozenset(spared)
+    )
     return run(victims_instead(cluster, "n", incoming, BESIDE, {f"uid-{name}" for name in proposed}))
 
 

@@ -37,7 +37,7 @@ from neuron_scheduler.scheduling.preemption.victims import victims_by_counting
 from neuron_scheduler.steps import run
 from tests.support.builders import node, pod
 from tests.support.cluster_invariants import DEFINITIONS, check_indexes
-from tests.support.harness import cluster_of, decide, refusal, schedule
+from tests.support.harness import cluster_of, decide, refusal, schedule, with_budgets
 
 PROFILE = default_profile("my-scheduler")
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
@@ -73,7 +73,7 @@ def terms(count: int, prefix: str = "x") -> tuple[PodAffinityTerm, ...]:
 
 def answer(cluster: Cluster, pending: Pod, budgets: Sequence[DisruptionBudget] = ()) -> Preemption | NoPreemption:
     """Return the result of a search."""
-    last = run(search(cluster, pending, PROFILE, refused=refusal(cluster, pending), budgets=budgets))
+    last = run(search(with_budgets(cluster, budgets), pending, PROFILE, refused=refusal(cluster, pending)))
     assert last is not None
     return last
 
@@ -520,7 +520,7 @@ def test_a_node_that_changes_during_the_search_is_named_by_its_plugin() -> None:
     """The pod is tried again once the node takes pods again, although that was not why it had been refused."""
     cluster = cluster_of([trn1()], rows(1, 1, 1, 1))
     pending = pod(devices=8, priority=9)
-    steps = search(cluster, pending, PROFILE, refused=refusal(cluster, pending), budgets=())
+    steps = search(cluster, pending, PROFILE, refused=refusal(cluster, pending))
     assert next(steps) is None
     cluster.put_node(trn1(unschedulable=True))
     last = run(steps)
@@ -568,7 +568,7 @@ def test_a_search_asks_each_term_once(pods: int) -> None:
         mock.patch.object(affinity_terms, "_matches", counting),
         mock.patch.object(affinity_terms.TermTable, "replace", side_effect=AssertionError),
     ):
-        found = run(search(cluster, pending, PROFILE, refused=refused, budgets=()))
+        found = run(search(cluster, pending, PROFILE, refused=refused))
     assert isinstance(found, Preemption)
     assert {victim.name for victim in found.victims.pods} == {f"p{n}" for n in range(pods)}
     assert set(compared.values()) == {1}
@@ -583,7 +583,7 @@ def cluster_of_many_pods() -> Cluster:
 def test_a_search_pauses_within_a_node() -> None:
     """In one step a part of the pods is put back on trial, however many a node has."""
     cluster, pending, asked = cluster_of_many_pods(), pod(cpu=10, priority=9, anti_affinity=terms(1)), list[Slot]()
-    steps, most = search(cluster, pending, PROFILE, refused=refusal(cluster, pending), budgets=()), 0
+    steps, most = search(cluster, pending, PROFILE, refused=refusal(cluster, pending)), 0
 
     def counting(there: Cluster, slot: Slot, *rest: Any) -> list[Refusal]:
         asked.append(slot)
@@ -602,7 +602,7 @@ def test_a_node_that_changes_in_a_pause_is_looked_at_again(name: str) -> None:
     pending, pauses = pod(cpu=10, priority=9, anti_affinity=terms(1)), 0
     for pauses in range(50):
         cluster = cluster_of_many_pods()
-        steps = search(cluster, pending, PROFILE, refused=refusal(cluster, pending), budgets=())
+        steps = search(cluster, pending, PROFILE, refused=refusal(cluster, pending))
         if len(list(islice(steps, pauses))) < pauses:
             break
         cluster.remove_pod("uid-p7")

@@ -21,7 +21,7 @@ from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, decide_on
 from neuron_scheduler.scheduling.preemption.search import NoPreemption, Preemption, search
 from neuron_scheduler.steps import run
 from tests.support.builders import machine, node, pod, request
-from tests.support.harness import cluster_of, decide
+from tests.support.harness import cluster_of, decide, with_budgets
 from tests.support.oracle_preemption import Cost, cheapest, cost, reprieved
 
 PROFILE = default_profile("my-scheduler")
@@ -107,11 +107,11 @@ def result_of_search(
     nodes: Sequence[Node], bound: Sequence[Pod], pending: Pod, budgets: Sequence[DisruptionBudget]
 ) -> Preemption | NoPreemption | None:
     """Return the result of a search; None if the pod fits as it is."""
-    cluster = cluster_of(nodes, bound)
+    cluster = with_budgets(cluster_of(nodes, bound), budgets)
     refused = decide(cluster, pending)
     if isinstance(refused, Decision):
         return None
-    return run(search(cluster, pending, PROFILE, refused=refused, budgets=budgets))
+    return run(search(cluster, pending, PROFILE, refused=refused))
 
 
 def cost_of(result: Preemption | NoPreemption, budgets: Sequence[DisruptionBudget]) -> Cost | None:
@@ -191,8 +191,8 @@ def test_a_search_after_others_finds_what_a_first_one_finds(seed: int) -> None:
         if fresh is not None:
             refused = decide(cluster, pending)
             assert not isinstance(refused, Decision)
-            there = dice.choice((cluster, cluster.fork()))
-            assert run(search(there, pending, PROFILE, refused=refused, budgets=budgets)) == fresh
+            there = with_budgets(dice.choice((cluster, cluster.fork())), budgets)
+            assert run(search(there, pending, PROFILE, refused=refused)) == fresh
             preempted += isinstance(fresh, Preemption)
     assert preempted > 10
 

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
+import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
@@ -13,11 +14,11 @@ from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
-from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
 from neuron_scheduler.scheduling.preemption.search import Preemption, search
 from neuron_scheduler.scheduling.preemption.units import Units
 from neuron_scheduler.steps import run
 from tests.support.builders import node, pod
+from tests.support.harness import with_budgets
 
 NODES = 110
 
@@ -54,23 +55,27 @@ def calls_of(play: Callable[[], None]) -> int:
 
 
 @pytest.mark.parametrize("needs_all", [False, True])
-def test_the_calls_of_a_search_do_not_grow_with_the_members(needs_all: bool) -> None:
+def test_the_calls_of_a_search_do_not_grow_with_the_members_or_with_budgets_elsewhere(needs_all: bool) -> None:
     selector = LabelSelector((Requirement("app", Operator.IN, ("a",)),))
-    budgets = [DisruptionBudget("b", "default", "b", selector, allowed=1 << 20)]
+    budget = DisruptionBudget("b", "default", "b", selector, allowed=1 << 20)
 
-    def calls_with(members: int) -> int:
-        cluster = world(members, least=members if needs_all else 2)
+    def calls_with(members: int, elsewhere: int) -> list[int]:
+        others = [attrs.evolve(budget, namespace=f"other{number}") for number in range(elsewhere)]
+        cluster = with_budgets(world(members, least=members if needs_all else 2), [budget, *others])
 
         def play() -> None:
             preemptor = pod("preemptor", devices=16, priority=9)
             refused = FitError(cluster.view.node_count)
-            found = run(search(cluster, preemptor, default_profile("s"), refused=refused, budgets=budgets))
+            found = run(search(cluster, preemptor, default_profile("s"), refused=refused))
             assert isinstance(found, Preemption)
 
         play()
-        return calls_of(play)
+        calls = [calls_of(play)]
+        cluster.budgets.put(attrs.evolve(budget, allowed=1 << 19))
+        cluster.budgets.remove(others[0])
+        return [*calls, calls_of(play)]
 
-    assert calls_with(NODES + 10) == calls_with(NODES + 2000)
+    assert calls_with(NODES + 10, 10) == calls_with(NODES + 2000, 2000)
 
 
 def test_a_member_of_high_priority_protects_no_others() -> None:
@@ -79,9 +84,9 @@ def test_a_member_of_high_priority_protects_no_others() -> None:
     high = pod("high", on="n0", priority=9, group=PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "g"), least=NODES))
     for count in (NODES, 1):
         refused = FitError(cluster.view.node_count)
-        found = run(search(cluster, preemptor, default_profile("s"), refused=refused, budgets=[]))
+        found = run(search(cluster, preemptor, default_profile("s"), refused=refused))
         assert isinstance(found, Preemption)
-        units = Units(cluster, DisruptionAllowance(()))
+        units = Units(cluster)
         assert len(found.victims.pods) + len(units.others_of(found.victims.pods)) == count
         cluster.put_pod(high)
         cluster.groups.put(high)
@@ -95,6 +100,6 @@ def test_a_new_run_is_no_part_of_the_unit_that_was_evicted() -> None:
     for member, lost in ((new, []), (old, [group.key])):
         cluster.put_pod(member)
         cluster.groups.put(member)
-        assert [unit.key for unit in Units(cluster, DisruptionAllowance(())).lost_by([ending])] == lost
+        assert [unit.key for unit in Units(cluster).lost_by([ending])] == lost
         cluster.remove_pod(member.uid)
         cluster.groups.remove(member.uid)
