@@ -69,6 +69,7 @@ class GroupAttempts:
             for member in members:
                 if member.pod.nominated_node_name:
                     self.attempts.preemption_executor.adopt(member, profile)
+            await pause()  # likewise
             await run_in_turns(self._require_all(members, key), self.clock, pause)
             is_waiting = await run_in_turns(waits_for_victims(self.cluster, gang.waiting), self.clock, pause)
             found = await run_in_turns(plan_group(self.cluster, gang, profile, self.attempts.warmup), self.clock, pause)

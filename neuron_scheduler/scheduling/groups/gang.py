@@ -67,7 +67,8 @@ def gang_of(cluster: Cluster, waiting: Sequence[Pod]) -> Gang:
         ChangedError: they are not all of one group any more, or there are none.
     """
     said = waiting[0].group if waiting else None
-    if said is None or not {pod.uid for pod in waiting} <= cluster.groups.members(said.key).keys():
+    uids = {pod.uid for pod in waiting}
+    if said is None or not uids <= cluster.groups.members(said.key).keys():
         raise ChangedError
     key = said.key
     group, members = cluster.groups.group(key), cluster.groups.members(key)
@@ -79,7 +80,8 @@ def gang_of(cluster: Cluster, waiting: Sequence[Pod]) -> Gang:
     ordered.sort(key=neuron_total_of, reverse=True)
     if kept:
         ordered.sort(key=lambda pod: pod.uid not in kept)
-    placed = {uid: name for uid in members if (name := cluster.node_of(uid)) is not None}
+    others = [uid for uid in members if uid not in uids]
+    placed = {uid: name for uid in others if (name := cluster.node_of(uid)) is not None}
     return Gang(group, tuple(ordered), placed, elsewhere, cluster.groups.title(key))
 
 
