@@ -239,23 +239,6 @@ def test_tls_is_the_only_difference() -> None:
     assert tls == plain
 
 
-def test_the_policy_of_old_clusters_says_the_same() -> None:
-    """The same entry, with the names and units that the Policy API had; the file says that it has ended."""
-    text = (FOLDER / "kubernetes-1.22/scheduler-policy.yaml").read_text()
-    config_map = yaml.safe_load(text)
-    policy = json.loads(config_map["data"]["policy.cfg"])
-    assert (policy["kind"], policy["apiVersion"]) == ("Policy", "v1")
-    expected = entry()
-    expected["enableHttps"] = expected.pop("enableHTTPS")
-    expected["httpTimeout"] = int(expected["httpTimeout"].removesuffix("s")) * 10**9
-    assert policy["extenders"] == [expected]
-    assert config_map["metadata"] == {"name": "scheduler-policy", "namespace": "kube-system"}
-    cluster = (FOLDER / "kubernetes-1.22/cluster.yml").read_text()
-    assert yaml.safe_load(cluster) == {"spec": {"kubeScheduler": {"usePolicyConfigMap": True}}}
-    for each in (text, cluster):
-        assert each.startswith("# ENDED WITH KUBERNETES 1.23")
-
-
 # -- on a real control plane -------------------------------------------------------------------------------------------
 
 
