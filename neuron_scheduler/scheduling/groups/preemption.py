@@ -163,25 +163,34 @@ class _GroupSearch:
         parts = dict.fromkeys(together.get(victim.uid, victim.uid) for victim in victims)
         for part in sorted(parts, key=lambda part: part not in violating):
             fewer = [victim for victim in victims if part not in (victim.uid, together.get(victim.uid))]
-            plan = None if self.units.others_of(fewer) else (yield from self._plan_without(fewer))
-            if plan is not None:
-                victims, found = tuple(fewer), (yield from self._result(plan.members, fewer))
+            without = None if self.units.others_of(fewer) else (yield from self._places_without(fewer))
+            if without is not None:
+                victims, found = without.victims.pods, without
         return found
 
     def _by_plan(self) -> Generator[None, None, GroupPreemption | None]:
-        """Return a plan that is made without any pods of lower priority; those on its nodes are the victims."""
+        """Return places that a plan finds without any pods of lower priority."""
         nodes = NO_NODES
         for first, *_ in self._by_kind(self.gang.waiting):
             nodes |= yield from self._nodes_without_lower(first)
         view = self.cluster.view
         rows = [view.row(slot) for slot in islice(slots_of(nodes & view.live), _MOST_EMPTIED)]
-        lower = {row.node.name: self._lower(row) for row in rows}
-        plan = yield from self._plan_without([pod for pods in lower.values() for pod in pods])
-        if plan is None:
-            return None
-        names = {taken.decision.node_name for taken in plan.members}
-        gone = [pod for name in names for pod in lower.get(name, ())]
-        return (yield from self._result(plan.members, [*gone, *self.units.others_of(gone)]))
+        return (yield from self._places_without([pod for row in rows for pod in self._lower(row)]))
+
+    def _places_without(self, gone: Sequence[Pod]) -> Generator[None, None, GroupPreemption | None]:
+        """
+        Return the places that a plan finds without some pods, or fewer of them; None if there are none.
+
+        A pod leaves for a place on its node, or with its group: others stay, and the plan is made again beside them.
+        """
+        while plan := (yield from self._plan_without(gone)):
+            nodes = {taken.decision.node_name for taken in plan.members}
+            victims = [pod for pod in gone if pod.node_name in nodes]
+            victims += self.units.others_of(victims)
+            if {pod.uid for pod in victims} == {pod.uid for pod in gone}:
+                return (yield from self._result(plan.members, gone))
+            gone = victims
+        return None
 
     def _lower(self, node_info: NodeInfo) -> list[Pod]:
         priority = self.gang.waiting[0].priority
@@ -344,7 +353,8 @@ class _Room:
                 self._let_go(victim)
                 yield  # a whole group of thousands may leave
             yield from self.warmup.prepare(cluster, pod, profile)
-            self.trial.place(pod, profile)
+            slot = cluster.view.slot(found.node_name)
+            self.trial.place(pod, profile, NO_NODES if slot is None else 1 << slot)
 
     def _let_go(self, victim: Pod) -> None:
         fork = self.trial.cluster

@@ -3,6 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -12,7 +13,7 @@ import pytest
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
-from neuron_scheduler.model.selectors import LabelSelector, Operator, Requirement
+from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, decide_on
 from neuron_scheduler.scheduling.groups.gang import GroupPlan, complaint_about, gang_of
@@ -115,6 +116,11 @@ def check_places(world: World, found: GroupPreemption) -> None:
         assert isinstance(decision, Decision), decision
         cluster.assume(settled(cluster, waiting[uid], decision), decision.cores)
     assert any(names <= region for region in world.regions)
+    groups_there = {victim.group for victim in found.victims.pods if victim.node_name in names}
+    assert all(
+        victim.node_name in names or (victim.group is not None and victim.group in groups_there)
+        for victim in found.victims.pods
+    )
 
 
 def play(seed: int) -> str:
@@ -157,6 +163,29 @@ def test_what_leaves_as_a_whole_spares_the_pods_that_left_before_it() -> None:
     found = run(search_for_group(cluster, gang_of(cluster, waiting), PROFILE))
     assert isinstance(found, GroupPreemption)
     assert {victim.name for victim in found.victims.pods} == {f"p-{name}" for name in names[2:]}
+
+
+def test_a_member_goes_where_its_victims_leave() -> None:
+    """Once the pod has left that is in its way in the rack, another node of the rack is free, too."""
+    apart = PodAffinityTerm(
+        "rack", LabelSelector((Requirement("job", Operator.IN, ("train",)),)), frozenset(("default",))
+    )
+    group = PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "g"), least=2)
+    member = partial(pod, group=group, priority=PRIORITY, devices=16, labels={"job": "train"}, anti_affinity=(apart,))
+    racks = {"free-a": "a", "used-a": "a", "free-b": "b"}
+    waiting = [member("w0"), member("w1")]
+    cluster = cluster_of(
+        [
+            node(name, "trn1.32xlarge", created=at, labels={"rack": rack})
+            for at, (name, rack) in enumerate(racks.items())
+        ],
+        [pod("old", on="used-a", devices=1, ids=[0], labels={"job": "train"})],
+    )
+    for each in waiting:
+        cluster.groups.put(each)
+    found = run(search_for_group(cluster, gang_of(cluster, waiting), PROFILE))
+    assert isinstance(found, GroupPreemption)
+    assert {name for name, _ in found.places.values()} == {"used-a", "free-b"}
 
 
 @pytest.mark.parametrize("part", range(examples(8)))
