@@ -208,6 +208,7 @@ class RefusalKind:
         interest: which other pods matter to them; None if no plugin that counts pods refused them.
         refused_by: names of those that refused them last.
         group: of members that are outside of its domain, which may move with a node that has one.
+        parts: of a pod, 0 for few: the hints look at expressions, values and tolerations, of which there may be many.
     """
 
     plugins: frozenset[str] = frozenset()
@@ -216,11 +217,13 @@ class RefusalKind:
     scheduler_name: str = ""
     refused_by: frozenset[str] = frozenset()
     group: GroupKey | None = None
+    parts: int = attrs.field(default=0, eq=False)
 
     @property
     def comparisons(self) -> int:
         """How often the pods are compared with each pod, or node."""
-        return 1 if self.interest is None else 1 + self.interest.comparisons // _AS_LONG
+        of_pods = 0 if self.interest is None else self.interest.comparisons
+        return 1 + (of_pods + self.parts) // _AS_LONG
 
 
 def refusal_kind_of(
@@ -234,6 +237,7 @@ def refusal_kind_of(
         pod.scheduler_name,
         refused_by,
         pod.group.key if pod.group is not None and GROUP_TOPOLOGY in waits_for else None,
+        pod.parts,
     )
 
 

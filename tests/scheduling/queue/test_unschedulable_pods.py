@@ -18,6 +18,7 @@ from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, schedule_pod
 from neuron_scheduler.scheduling.plugins import pod_topology_spread
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
+from neuron_scheduler.scheduling.queue.events import PendingEvents
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.support.builders import node, pod
 from tests.support.harness import cluster_of
@@ -198,6 +199,20 @@ def test_a_pod_with_very_many_terms_is_compared_with_the_pods_that_end(ended: li
     for gone in ended:
         queue.note(GONE, gone, on=None)
     assert drain(queue, 100.0) == want
+
+
+@pytest.mark.parametrize(("parts", "want"), [(0, 300), (10_000, 1)])
+def test_long_lists_are_compared_with_a_node_in_steps(parts: int, want: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node affinity with a thousand expressions takes as long as hundreds of others."""
+    queue = new_queue()
+    for number in range(300):
+        queue.add(pod(f"p{number}", parts=parts, node_selector={"pool": f"{number}"}), 0.0)
+    refuse_all(queue, 0.0, AFFINITY)
+    queue.note(ClusterEvent.NODE_LABELS, on=None)
+    wake_ups = mock.Mock(return_value=())
+    monkeypatch.setattr(PendingEvents, "wake_ups", wake_ups)
+    queue.pop(100.0)
+    assert wake_ups.call_count == want
 
 
 def test_a_pod_that_takes_the_free_space_sends_others_back_untried() -> None:
