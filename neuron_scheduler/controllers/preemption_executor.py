@@ -38,7 +38,13 @@ from neuron_scheduler.scheduling.groups.gang import Gang
 from neuron_scheduler.scheduling.groups.preemption import GroupPreemption, search_for_group
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
-from neuron_scheduler.scheduling.preemption.nominations import confirm, is_still_possible, lost_nominations, rebuild
+from neuron_scheduler.scheduling.preemption.nominations import (
+    can_be_kept,
+    confirm,
+    is_still_possible,
+    lost_nominations,
+    rebuild,
+)
 from neuron_scheduler.scheduling.preemption.search import NoPreemption, Preemption, search
 from neuron_scheduler.scheduling.preemption.units import Units
 from neuron_scheduler.scheduling.queue.places import QueuedPod
@@ -270,12 +276,13 @@ class PreemptionExecutor:
         return None if queued is None else queued.pod
 
     async def post_filter_group(
-        self, members: Sequence[QueuedPod], gang: Gang, profile: Profile, pause: Pause
+        self, members: Sequence[QueuedPod], gang: Gang, profile: Profile, pause: Pause, *, is_second: bool = False
     ) -> Mapping[str, PostFilter]:
         """
         As `post_filter`, for the missing members of a group: all get a place, or nobody is evicted.
 
-        Returns what became of each member, by uid; only of those that have a place, if there are any.
+        Single pods are decided in its pauses, and may take what the search has found; what they have left is kept for a
+        second one. Returns what became of each member, by uid; only of those that have a place, if there are any.
 
         Raises:
             ChangedError: a member or node has changed meanwhile, or room has come.
@@ -289,12 +296,16 @@ class PreemptionExecutor:
             return dict.fromkeys((member.pod.uid for member in members), after)
         places = {uid: name for uid, (name, _) in result.places.items()}
         if not result.victims.pods:  # they fit: the plan takes them in another order, or space is kept elsewhere
-            in_vain = all((self.cluster.nomination(uid) or ("",))[0] == name for uid, name in places.items())
+            in_vain = not is_second and all(
+                (self.cluster.nomination(uid) or ("",))[0] == name for uid, name in places.items()
+            )
             for member in members:
                 self._drop_nomination(member)
             if in_vain:
                 return {}
-        is_nominated = await run_in_turns(self._nominate_all(members, result), self.clock)
+        is_nominated = await run_in_turns(self._nominate_all(members, result, keeps_free=not is_second), self.clock)
+        if not is_nominated and result.victims.pods and not is_second:
+            return await self.post_filter_group(members, gang, profile, pause, is_second=True)
         if not is_nominated or not result.victims.pods:
             raise ChangedError
         is_held = await run_in_turns(self._evict_for(places), self.clock)
@@ -302,12 +313,14 @@ class PreemptionExecutor:
             member.is_preempting = is_held and member.pod.uid in places
         return {uid: PostFilter(nomination=Nominate(name), held=is_held) for uid, name in places.items()}
 
-    def _nominate_all(self, members: Sequence[QueuedPod], found: GroupPreemption) -> Generator[None, None, bool]:
-        """Nominate a node for each member that has a place; return whether all hold it, else none does."""
-        waiting = {member.pod.uid: member for member in members if self.queue.holds(member)}
+    def _nominate_all(
+        self, members: Sequence[QueuedPod], found: GroupPreemption, *, keeps_free: bool
+    ) -> Generator[None, None, bool]:
+        """Nominate a node for each member that has a place; return whether all hold it, else free ones at most."""
+        waiting = {member.pod.uid: member for member in members}
         for uid, (name, nomination) in found.places.items():
             node_info = self.cluster.node(name)
-            if uid not in waiting or node_info is None or not is_still_possible(node_info, nomination):
+            if node_info is None or not (self.queue.holds(waiting[uid]) and is_still_possible(node_info, nomination)):
                 break
             waiting[uid].given_up = ""
             self._nominate(name, nomination)
@@ -317,9 +330,13 @@ class PreemptionExecutor:
                 members[0].pod
             ):
                 return True
-        for uid, (_, nomination) in found.places.items():
+        keeps_free &= not self._is_held(members[0].pod)
+        for uid, (name, nomination) in found.places.items():
             if self.cluster.clear_nomination(uid) is not None:
                 self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, nomination.pod)
+            node_info, free = self.cluster.node(name), attrs.evolve(nomination, victims=frozenset())
+            if keeps_free and node_info and self.queue.holds(waiting[uid]) and can_be_kept(node_info, free):
+                self._nominate(name, free)
             yield
         return False
 

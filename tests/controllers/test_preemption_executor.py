@@ -1,7 +1,7 @@
 """What preemption changes in the cluster and the queue, and what it reports."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 from unittest import mock
 
@@ -12,6 +12,7 @@ import pytest
 
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.cluster.tables.budgets import Budgets, NamespaceBudgets
+from neuron_scheduler.controllers import preemption_executor as executor_module
 from neuron_scheduler.controllers.preemption_executor import LASTING, SHARE, WORKERS, PostFilter, PreemptionExecutor
 from neuron_scheduler.model.disruption import DisruptionBudget
 from neuron_scheduler.model.nomination import CLEAR, Nominate
@@ -22,6 +23,7 @@ from neuron_scheduler.model.selectors import LabelSelector, Operator, Requiremen
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.trial import ChangedError
 from neuron_scheduler.scheduling.groups.gang import gang_of
+from neuron_scheduler.scheduling.groups.preemption import search_for_group
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.places import QueuedPod
 from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
@@ -795,3 +797,24 @@ async def test_a_group_that_becomes_held_during_the_search_evicts_nobody() -> No
             await pair.preempt(preemption_executor)
         assert not world.cluster.has_nominations
         assert world.asked == []
+
+
+async def test_what_is_free_is_kept_for_a_group_that_has_lost_a_place_during_the_search() -> None:
+    """Single pods would take one place after the other, and thousands of members would search in vain for ever."""
+    kept = list[list[str | None]]()
+    async with preempting() as (world, preemption_executor):
+        pair = Pair.beside(world)
+        world.cluster.put_node(node("o", "trn1.32xlarge", created=2))
+        world.cluster.put_pod(pod("d", on="o", devices=16, ids=range(16)))
+
+        def search(*asked: Any) -> Generator[None, None, object]:
+            nominations = [world.cluster.nomination(member.pod.uid) for member in pair.members]
+            kept.append([each and each[0] for each in nominations])
+            found = yield from search_for_group(*asked)
+            world.cluster.put_node(node("m", "trn1.32xlarge", unschedulable=True))
+            return found
+
+        with mock.patch.object(executor_module, "search_for_group", search):
+            after = await pair.preempt(preemption_executor)
+    assert kept == [[None, None], ["n", None]]
+    assert {each.nomination for each in after.values()} == {Nominate("n"), Nominate("o")}
