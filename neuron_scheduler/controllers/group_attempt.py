@@ -6,7 +6,7 @@ finds no room evicts pods for all missing members, or nobody. While too few memb
 space is kept for them.
 """
 
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Final
 
 import anyio
@@ -69,8 +69,8 @@ class GroupAttempts:
             for member in members:
                 if member.pod.nominated_node_name:
                     self.attempts.preemption_executor.adopt(member, profile)
+            self._require_all(gang, len(gang.waiting))
             await pause()  # likewise
-            await run_in_turns(self._require_all(members, key), self.clock, pause)
             is_waiting = await run_in_turns(waits_for_victims(self.cluster, gang.waiting), self.clock, pause)
             found = await run_in_turns(plan_group(self.cluster, gang, profile, self.attempts.warmup), self.clock, pause)
             if isinstance(found, GroupPlan):
@@ -90,13 +90,16 @@ class GroupAttempts:
             self.queue.groups.charge(key.namespace, queued.pod.priority, seconds, self.clock())
         self.fence.of_groups.update((commitment.pod.uid, commitment) for commitment in commitments)
 
-    def _require_all(self, members: Collection[QueuedPod], key: GroupKey) -> Generator[None, None, None]:
-        """Raise ChangedError if a member is in flight elsewhere, as in the side lane: it would not count as missing."""
-        taken = set(members)
-        for other in self.queue.groups.waiting_members(key):
-            if other.place is Place.IN_FLIGHT and other not in taken and self.cluster.node_of(other.pod.uid) is None:
-                raise ChangedError
-            yield
+    def _require_all(self, gang: Gang, count: int) -> None:
+        """
+        Raise ChangedError if the group needs more than so many of its members, and another one waits.
+
+        It is in the side lane, or its controller has made it anew: it does not count as missing.
+        """
+        others = self.queue.groups.waiting_uids(gang.group.key).difference([pod.uid for pod in gang.waiting])
+        is_enough = 0 < gang.group.least <= len(gang.placed) + count
+        if not is_enough and any(self.cluster.node_of(uid) is None for uid in others):
+            raise ChangedError
 
     def _assume_group(
         self, members: list[QueuedPod], plan: GroupPlan, gang: Gang, started: float
@@ -104,6 +107,8 @@ class GroupAttempts:
         by_uid = {member.pod.uid: member for member in members}
         held, commitments = self.queue.groups.is_held(gang.group.key), list[Commitment]()
         try:
+            if gang.group.least:
+                self._require_all(gang, len(plan.members))
             if held or not all(self._is_as_decided(by_uid[taken.pod.uid], taken) for taken in plan.members):
                 raise ChangedError  # noqa: TRY301 - undone like any other error
             self.attempts.metrics.observe_decision(self.clock() - started)

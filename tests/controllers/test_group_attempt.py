@@ -10,6 +10,7 @@ import pytest
 
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.controllers import group_attempt
+from neuron_scheduler.controllers.pod_attempt import PodAttempts
 from neuron_scheduler.controllers.preemption_executor import PostFilter
 from neuron_scheduler.kube.writes.binder import BindOutcome, Fenced, InDoubt, Refused
 from neuron_scheduler.model.node import HOSTNAME_LABEL
@@ -180,6 +181,28 @@ async def test_a_group_is_not_planned_without_a_member_that_is_prepared_for() ->
         world.scheduler.wake_up.set()
         await until(lambda: len(world.reports) == 4)
     assert (world.tried, world.nodes) == ([], {})
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_group_is_not_planned_without_a_member_that_is_made_anew(late: bool) -> None:
+    """Its controller deletes it while the members are gathered, and makes it anew before the plan, or during it."""
+    world = jobs_on(3, *MEMBERS)
+    happen: list[Callable[[], object]] = [lambda: world.lose("m2"), lambda: world.see("m2", uid="again")]
+
+    async def gather(_attempts: PodAttempts) -> bool:
+        if len(happen) == 2:
+            happen.pop(0)()
+            if not late:
+                happen.pop()()
+        return False
+
+    with (
+        mock.patch.object(PodAttempts, "wait_for_list", gather),
+        at_the_end_of_a_plan(lambda: happen and happen.pop()()),
+    ):
+        async with running(world):
+            await until(lambda: world.queue.count(Place.BACKOFF) == 3)
+            assert (world.tried, world.nodes) == ([], {})
 
 
 async def test_members_beyond_the_count_are_placed_as_they_fit() -> None:

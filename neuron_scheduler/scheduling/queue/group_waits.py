@@ -103,6 +103,9 @@ class GroupWaits:
         pods = self._waiting[key].pods if key in self._waiting else {}
         return (pods[uid] for uid in [*pods] if uid in pods)
 
+    def waiting_uids(self, key: GroupKey) -> frozenset[str]:
+        return frozenset(self._waiting[key].pods if key in self._waiting else ())
+
     def is_held(self, key: GroupKey) -> bool:
         return key in self._waiting and self._waiting[key].held
 
