@@ -199,9 +199,17 @@ class LeaderElector:
     def _observe(self, record: Record | None) -> None:
         before = self.holder
         if record != self._record or record is None:
-            self._record, self._changed_at = record, self.clock()
+            self._changed_at = self.clock()
+        self._note(record)
         if self.holder not in ("", before, self.identity):
             log.info("New leader elected", lease=self.leases.key, identity=self.holder)
+
+    def _note(self, record: Record | None) -> None:
+        known, self._record = self._record, record
+        if known is not None and record is not None and int(record.resource_version) < int(known.resource_version):
+            raise LeaseLostError(
+                f"lease {self.leases.key} is older than before: was etcd restored? a new start lists all"
+            )
 
     def _expires_in(self) -> float:
         """Return in how many seconds the Lease may be taken; the duration in it counts, not ours."""
@@ -250,7 +258,8 @@ class LeaderElector:
             self._claimed = claimed or not error.reason
             await anyio.sleep(self.retry_period * JITTER * self.random())
             return False
-        self._record, self._renewed_at = record, sent_at
+        self._note(record)
+        self._renewed_at = sent_at
         return True
 
     # -- hold ----------------------------------------------------------------------------------------------------------
@@ -295,7 +304,8 @@ class LeaderElector:
             log.warning("Could not renew the lease, retrying", err=self._failure, lease=self.leases.key)
             return
         self._failure = _FROZEN
-        self._record, self._renewed_at = record, sent_at
+        self._note(record)
+        self._renewed_at = sent_at
 
     async def _write_renewal(self) -> Record:
         """Write the Lease; after a conflict read it first: our own write may have succeeded without an answer."""
@@ -311,11 +321,7 @@ class LeaderElector:
             if _is_missing(error):
                 raise LeaseLostError(f"lease {self.leases.key} was deleted") from error
             raise
-        known, self._record = self._record, lease
-        if known is not None and int(lease.resource_version) < int(known.resource_version):
-            raise LeaseLostError(
-                f"lease {self.leases.key} is older than before: was etcd restored? a new start lists all"
-            )
+        self._note(lease)
         if lease.holder != self.identity:
             raise LeaseLostError(f"lease {self.leases.key} is held by {lease.holder or 'nobody'}")
         return await self.leases.update(self._next_record(), within=limit)

@@ -252,16 +252,39 @@ async def test_a_renewal_whose_answer_was_lost() -> None:
     assert leader.may_bind()
 
 
-async def test_a_lease_that_is_older_than_before_is_lost() -> None:
+@pytest.mark.parametrize("backup", ["has an older one", "has none"])
+async def test_a_lease_that_is_older_than_before_is_lost(backup: str) -> None:
     """After etcd was restored from a backup, watches go on from a version that is still to come, and show nothing."""
     memory = Memory()
     leader = candidate(memory)
     await acquired(leader)
-    backup = memory.record
+    older = memory.record
     await held(leader, lambda: memory.version > 3)
-    memory.record = backup
+    if backup == "has none":
+        memory.version = 0  # the next renewal creates it
+    else:
+        memory.record = older
     with anyio.fail_after(PATIENCE), pytest.raises(LeaseLostError, match="older than before: was etcd restored"):
         await leader.hold()
+
+
+async def test_a_standby_ends_if_the_lease_is_older_than_before() -> None:
+    """It would lead with what it knew before etcd was restored."""
+    memory = Memory()
+    memory.put(Record("other", 1))
+    backup = memory.record
+    memory.put(Record("other", 1))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait_then_restore, memory, backup)
+        with anyio.fail_after(PATIENCE), pytest.raises(LeaseLostError, match="was etcd restored"):
+            await candidate(memory).acquire()
+
+
+async def wait_then_restore(memory: Memory, backup: Record | None) -> None:
+    """Restore the Lease as soon as a candidate watches it."""
+    while "watch" not in memory.calls:
+        await anyio.lowlevel.checkpoint()
+    memory.record = backup
 
 
 async def test_a_404_that_is_no_api_servers_does_not_cost_the_lease() -> None:
