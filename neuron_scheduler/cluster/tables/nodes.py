@@ -34,7 +34,7 @@ from neuron_scheduler.model.selectors import PodAffinityTerm
 
 _MOST_HOLES = 64  # more than there are nodes
 _MOST_RELABELINGS = 2048  # changes of labels that are kept for the rollups
-_MOST_SUMS = 32  # that are kept
+_MOST_SUMS = 128  # that are kept
 
 
 @attrs.define(eq=False)
@@ -167,7 +167,8 @@ class NodeTable:
         question = key, tuple(numbers.weights()), self.relabelings.end
         if question not in self._last_sums:
             if len(self._last_sums) >= _MOST_SUMS:
-                self._last_sums.clear()
+                for earlier in [*self._last_sums][::3]:  # not all: slightly more than are kept may be used in turn
+                    del self._last_sums[earlier]
             self._last_sums[question] = self.domains(key).postings.sums(numbers)
         return self._last_sums[question]
 

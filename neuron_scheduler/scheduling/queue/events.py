@@ -49,6 +49,8 @@ _MOST_COMPARED: Final = 1 << 15
 """Terms and requirements of a pod, times different pods in one burst: some milliseconds, like an attempt for them."""
 MOST_NODES: Final = 256
 """Nodes in one burst of events; beyond, asking a hint about all of them costs more than the attempt that it saves."""
+_MOST_HINTS: Final = 1 << 12
+"""Nodes in one burst, times `RefusalKind.comparisons`; beyond, asking about all of them takes as long as an attempt."""
 RowOf = Callable[[str], NodeInfo | None]
 """A node as it is now, by name; None if it is not known."""
 
@@ -320,7 +322,9 @@ class PendingEvents:
         if concerned <= COUNTING_PODS | COUNTING_VOLUMES:
             return []
         rows = self.rows[event]
-        if rows is None or (event is ClusterEvent.NODE_LABELS and any(_has_member(row, kind) for row in rows.values())):
+        if rows is None or len(rows) * kind.comparisons > _MOST_HINTS:
+            return None
+        if event is ClusterEvent.NODE_LABELS and any(_has_member(row, kind) for row in rows.values()):
             return None
         return [name for name, node_info in rows.items() if _may_take(node_info, pod, kind)]
 
