@@ -50,7 +50,7 @@ class DisruptionAllowance:
     def violation_count(self, counts: Mapping[tuple[str, ...], int]) -> int:
         """Return how many pods violate budgets if they end one kind after the other, by the budgets that count them."""
         violations, left = 0, {key: self._budgets[key].allowed for key in chain(*counts)}
-        for keys, count in sorted(counts.items()):  # the next leader, and `why`, are to find the same
+        for keys, count in counts.items():
             allowed = min([left[key] for key in keys], default=count)
             violations += count - max(0, min(count, allowed))
             for key in keys:

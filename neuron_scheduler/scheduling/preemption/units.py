@@ -129,7 +129,8 @@ class Units:
                 if pod.name in disrupted:
                     counts[selecting.keys_of(pod)] -= 1
                     counts[self.allowance.counted_by(pod)] += 1
-            self._violations[key] = self.allowance.violation_count(counts)
+            in_order = dict(sorted(counts.items()))  # the next leader, and `why`, are to find the same
+            self._violations[key] = self.allowance.violation_count(in_order)
         return self._violations[key]
 
     @property
