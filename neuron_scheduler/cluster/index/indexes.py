@@ -10,7 +10,7 @@ An index *derives* from another one if it differs from it for a few rows only: i
 """
 
 from collections import deque
-from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 import attrs
@@ -218,15 +218,16 @@ class Indexes(Generic[Row]):
 
     def _build_derived(self, derived: Derived, index_type: type[Any]) -> Iterator[None]:
         """Make a derived index: from a copy of the other one if few rows differ, else from all rows."""
-        changed, start, rows = derived.changed_rows(self), self.log.end, list(self.rows)
-        if 2 * changed.bit_count() > len(rows):
-            data = yield from build(derived, index_type, rows)
+        changed, start = derived.changed_rows(self), self.log.end
+        if 2 * changed.bit_count() > len(self.rows):
+            data = yield from build(derived, index_type, list(self.rows))
         else:
             data = self.get(derived.base, index_type).fork()
-            yield from _replace_differing(data, derived, changed, rows)
+            yield from _replace_differing(data, derived, {slot: self.rows[slot] for slot in slots_of(changed)})
         if self.log.covers(start):
             evict_if_full(self._derived, _MOST_DERIVED)
             self._derived[derived] = _Index(derived, data, start, last_used=start)
+        yield  # a question may need many of them
 
     def _cut_log(self) -> None:
         """Drop the oldest changes, and the indexes that have not read them."""
@@ -263,12 +264,9 @@ def build(
     return data
 
 
-def _replace_differing(
-    data: Any, derived: Derived, changed: NodeSet, rows: list[Row | None]
-) -> Generator[None, None, None]:
+def _replace_differing(data: Any, derived: Derived, changed: Mapping[Slot, Row | None]) -> Generator[None, None, None]:
     """Replace the changed rows in a copy of another index's data, a few rows at a time."""
-    for number, slot in enumerate(slots_of(changed), start=1):
-        row = rows[slot]
+    for number, (slot, row) in enumerate(changed.items(), start=1):
         if row is not None:
             data.replace(slot, derived.base(row), derived(row))
         if number % _at_once(derived) == 0:

@@ -283,7 +283,9 @@ class _Planner:
             rooms = Rooms(self.cluster.view, whole=True, each=[nodes], numbers=[(1, free)])
             yield from regions(gang, rooms, 0, fixed)
         each = [self._nodes.get(self.kinds[first.uid], self.cluster.view.live) for first, *_ in self._by_kind(inside)]
+        yield None
         for pods in self._largest_first(inside):
+            yield None
             if others < needed:
                 return  # at least one of the members before is needed, and the regions with room for it were tried
             others -= len(pods)
@@ -399,6 +401,7 @@ class _Planner:
                 reasons[kind] = yield from self._reason(pod, home)
         taken = {taken.pod.uid for taken in self.trial.pods}
         left_out = [(pod, reasons[self.kinds[pod.uid]]) for pod in others if pod.uid not in taken]
+        yield
         self.trial.check()
         return GroupPlan(tuple(self.trial.pods), tuple(left_out))
 
