@@ -74,6 +74,7 @@ class GroupAttempts:
             is_waiting = await run_in_turns(waits_for_victims(self.cluster, gang.waiting), self.clock, pause)
             found = await run_in_turns(plan_group(self.cluster, gang, profile, self.attempts.warmup), self.clock, pause)
             if isinstance(found, GroupPlan):
+                await pause()  # likewise
                 commitments = await run_in_turns(self._assume_group(members, found, gang, started), self.clock, pause)
             else:
                 after = await self._make_room(members, gang, found, profile, pause, is_waiting=is_waiting)
