@@ -324,6 +324,9 @@ class PreemptionExecutor:
                 break
             waiting[uid].given_up = ""
             self._nominate(name, nomination)
+            node_info = self.cluster.node(name)
+            if node_info is None or waiting[uid].pod in lost_nominations(node_info, self._queued_pod):
+                break  # to a pod that kube-scheduler has nominated meanwhile
             yield
         else:
             if self.cluster.nominees_among(found.places.keys()) == found.places.keys() and not self._is_held(

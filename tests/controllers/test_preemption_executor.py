@@ -15,7 +15,7 @@ from neuron_scheduler.cluster.tables.budgets import Budgets, NamespaceBudgets
 from neuron_scheduler.controllers import preemption_executor as executor_module
 from neuron_scheduler.controllers.preemption_executor import LASTING, SHARE, WORKERS, PostFilter, PreemptionExecutor
 from neuron_scheduler.model.disruption import DisruptionBudget
-from neuron_scheduler.model.nomination import CLEAR, Nominate
+from neuron_scheduler.model.nomination import CLEAR, KEEP, Nominate
 from neuron_scheduler.model.pod import HostPort
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.resources import CPU
@@ -818,3 +818,20 @@ async def test_what_is_free_is_kept_for_a_group_that_has_lost_a_place_during_the
             after = await pair.preempt(preemption_executor)
     assert kept == [[None, None], ["n", None]]
     assert {each.nomination for each in after.values()} == {Nominate("n"), Nominate("o")}
+
+
+async def test_a_group_evicts_nobody_for_a_place_that_is_nominated_meanwhile() -> None:
+    """A pod of kube-scheduler, say, has the place of one member; the victims of the others would leave in vain."""
+    async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
+        pair = Pair.beside(world)
+        other = Nomination(attrs.evolve(BIG, uid="uid-s", name="s"), CoreMask((1 << 32) - 1), frozenset({"uid-c"}))
+
+        def search(*asked: Any) -> Generator[None, None, object]:
+            found = yield from search_for_group(*asked)
+            world.cluster.nominate("m", other)
+            return found
+
+        with mock.patch.object(executor_module, "search_for_group", search):
+            after = await pair.preempt(preemption_executor)
+    assert {each.nomination for each in after.values()} == {KEEP}
+    assert world.asked == []

@@ -196,7 +196,7 @@ class Indexes(Generic[Row]):
         for index in self._following:
             index.apply(slot, old, new)
             index.position = log.end
-        if log.end % _PATIENCE == 0:
+        if log.end % _PATIENCE <= parts // FEW_PARTS:
             self._following = [index for index in self._following if log.end - index.last_used < _PATIENCE]
         while log.end - log.start > self._bound:
             self._cut_log()

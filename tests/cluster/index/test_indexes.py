@@ -163,7 +163,8 @@ def test_the_first_index_is_prepared_while_rows_change() -> None:
     check(table, 5)
 
 
-def test_an_index_follows_while_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("parts", [0, indexes.FEW_PARTS])
+def test_an_index_follows_while_it_is_asked_for(parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """An index in use is always up to date; one that was not used for a while costs nothing at a change."""
     monkeypatch.setattr(indexes, "_PATIENCE", 4)
     seen: list[Row] = []
@@ -172,7 +173,8 @@ def test_an_index_follows_while_it_is_asked_for(monkeypatch: pytest.MonkeyPatch)
         seen.append(row)
         return row
 
-    table: Indexes[Row] = Indexes([0])
+    rows: list[Row | None] = [0]
+    table = Indexes(rows)
     table.get(watched, Column)
     for row in range(3):
         seen.clear()
@@ -181,8 +183,10 @@ def test_an_index_follows_while_it_is_asked_for(monkeypatch: pytest.MonkeyPatch)
         assert table.get(watched, Column).value(Slot(0)) == row + 1
         assert seen == [row, row + 1]
     for row in range(3, 12):
-        table.record(Slot(0), row, row + 1)
+        rows[0] = row + 1
+        table.record(Slot(0), row, row + 1, parts=parts)
     seen.clear()
+    rows[0] = 13
     table.record(Slot(0), 12, 13)
     assert not seen
     assert table.get(watched, Column).value(Slot(0)) == 13
