@@ -6,8 +6,9 @@ first alone would choose a place for one: its first try waits until no new membe
 the others wait as long: it may be created again.
 
 An attempt that binds nobody is paid back in pauses: what it took, twenty times over, passes before the next attempt at
-a group of the same namespace, if that has no higher priority. Its groups take turns, so each waits for its own turn
-only once; one for which others were evicted, and whose room is kept, waits for none.
+a group of the same namespace, if that has no higher priority. Beside more than ten namespaces it is twice their number,
+so that all of them leave half of the time. The groups of a namespace take turns, so each waits for its own turn only
+once; one for which others were evicted, and whose room is kept, waits for none.
 """
 
 from collections.abc import Iterator
@@ -157,7 +158,8 @@ class GroupWaits:
                 del self._debts[name]
         owed = self._debts.setdefault(namespace, {})
         paid, before = owed.get(priority, (now, 0.0))
-        pause = min(PAYBACK * seconds, LONGEST_PAUSE)
+        others = 2 * sum(map(len, self._debts.values())) * min(seconds, LONGEST_PAUSE / 2)
+        pause = max(min(PAYBACK * seconds, LONGEST_PAUSE), others)
         owed[priority] = max(paid + pause - before, now + pause), pause
 
     def put_off(self, key: GroupKey, until: float) -> None:

@@ -3,7 +3,7 @@
 import cProfile
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -523,7 +523,14 @@ def test_a_member_that_cannot_be_bound_waits_for_its_own_change() -> None:
 
 
 def tries_of(
-    world: Fed, groups: int, *, seconds: float, until: float, churn: bool = False, beside: bool = False
+    world: Fed,
+    groups: int,
+    *,
+    seconds: float,
+    until: float,
+    churn: bool = False,
+    beside: bool = False,
+    namespaces: Sequence[str] = ("default",),
 ) -> Counter[str]:
     """
     Have groups of two refused again and again, each in so many seconds; return how often each was tried.
@@ -534,9 +541,10 @@ def tries_of(
     tries, now, born, waited = Counter[str](), 0.0, groups, 0
 
     def come(number: int, now: float) -> None:
-        group = PodGroup(GroupKey(Dialect.COSCHEDULING, "default", f"g{number}"), least=2, expected=2)
+        namespace = namespaces[number % len(namespaces)]
+        group = PodGroup(GroupKey(Dialect.COSCHEDULING, namespace, f"g{number}"), least=2, expected=2)
         for member in "ab":
-            world.see(f"g{number}-{member}", now, group)
+            world.see(f"g{number}-{member}", now, group, namespace=namespace)
 
     for number in range(groups):
         come(number, now)
@@ -562,7 +570,7 @@ def tries_of(
         tries[name] += 1
         now += seconds
         world.put_back(members, now)
-        world.queue.groups.charge("default", 0, seconds, now)
+        world.queue.groups.charge(queued.pod.namespace, 0, seconds, now)
         if churn:
             for member in "ab":
                 world.lose(f"{name}-{member}", now)
@@ -577,6 +585,13 @@ def test_groups_in_vain_use_a_twentieth_of_the_time(groups: int, seconds: float,
     """However many there are, how long they take, and whether they come anew; each has its turn."""
     tries = tries_of(Fed(), groups, seconds=seconds, until=4000 * seconds, churn=churn)
     assert 0.035 < tries.total() / 4000 <= 1 / 20
+    assert max(tries.values()) - min(tries.values()) <= 2
+
+
+def test_groups_in_vain_of_forty_namespaces_leave_half_of_the_time() -> None:
+    """Others could have none; each has its turn all the same."""
+    tries = tries_of(Fed(), 40, seconds=0.1, until=400.0, namespaces=[f"n{number}" for number in range(40)])
+    assert 0.4 < tries.total() * 0.1 / 400.0 < 0.55
     assert max(tries.values()) - min(tries.values()) <= 2
 
 
