@@ -59,6 +59,8 @@ class GroupAttempts:
     async def attempt(self, queued: QueuedPod, key: GroupKey, pause: Pause) -> None:
         self.queue.keep_events(queued)
         companions = await run_in_turns(self.queue.take_companions(key, self.clock()), self.clock, pause)
+        adopting = self.attempts.preemption_executor.adopt_each((queued, *companions), self.attempts.profiles)
+        await run_in_turns(adopting, self.clock, pause)
         await self.attempts.wait_for_list()
         await anyio.lowlevel.checkpoint()  # what follows takes milliseconds for thousands of members
         started, commitments = self.clock(), list[Commitment]()
@@ -66,9 +68,6 @@ class GroupAttempts:
         try:
             gang = gang_of(self.cluster, [member.pod for member in members])
             profile = self.attempts.profiles[queued.pod.scheduler_name]
-            for member in members:
-                if member.pod.nominated_node_name:
-                    self.attempts.preemption_executor.adopt(member, profile)
             self._require_all(gang, len(gang.waiting))
             await pause()  # likewise
             is_waiting = await run_in_turns(waits_for_victims(self.cluster, gang.waiting), self.clock, pause)

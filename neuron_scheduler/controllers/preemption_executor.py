@@ -10,7 +10,7 @@ a nomination ends its evictions, too. The queue holds the pod until the eviction
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Final
 
@@ -182,13 +182,7 @@ class PreemptionExecutor:
 
     async def adopt_all(self, profiles: Mapping[str, Profile]) -> None:
         """Restore what the last leader has nominated, before any pod is tried that would take the space."""
-        for queued in sorted(self.queue.pods(), key=lambda queued: queued.rank):
-            if queued.pod.nominated_node_name:
-                try:
-                    self.adopt(queued, profiles[queued.pod.scheduler_name])
-                except Exception as error:  # noqa: BLE001 - it is one pod's error
-                    self.errors.report(error, task="preemption", pod=queued.pod.key)
-                await anyio.lowlevel.checkpoint()
+        await run_in_turns(self.adopt_each(self.queue.pods(), profiles), self.clock)
         await self._adopt_half_gone()
 
     async def _adopt_half_gone(self) -> None:
@@ -206,6 +200,15 @@ class PreemptionExecutor:
                 self._hold(key, is_ending=True)
                 asked = _Round({}, {pods[0].uid: pods[0]}, left=0, broken={key})
                 self._rounds.start_soon(self._end_groups, asked)
+
+    def adopt_each(self, waiting: Iterable[QueuedPod], profiles: Mapping[str, Profile]) -> Generator[None, None, None]:
+        for queued in sorted(waiting, key=lambda queued: queued.rank):
+            if queued.pod.nominated_node_name and self.queue.holds(queued):
+                try:
+                    self.adopt(queued, profiles[queued.pod.scheduler_name])
+                except Exception as error:  # noqa: BLE001 - it is one pod's error
+                    self.errors.report(error, task="preemption", pod=queued.pod.key)
+                yield
 
     def adopt(self, queued: QueuedPod, profile: Profile) -> None:
         """Restore a nomination that only the pod's status shows, such as after a restart, if the pod fits there."""
@@ -318,20 +321,22 @@ class PreemptionExecutor:
     ) -> Generator[None, None, bool]:
         """Nominate a node for each member that has a place; return whether all hold it, else free ones at most."""
         waiting = {member.pod.uid: member for member in members}
+        for uid, member in waiting.items():
+            if self.cluster.clear_nomination(uid) is not None:  # a first search has kept another place for it
+                self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, member.pod)
+            yield
         for uid, (name, nomination) in found.places.items():
             node_info = self.cluster.node(name)
             if node_info is None or not (self.queue.holds(waiting[uid]) and is_still_possible(node_info, nomination)):
                 break
             waiting[uid].given_up = ""
             self._nominate(name, nomination)
-            node_info = self.cluster.node(name)
-            if node_info is None or waiting[uid].pod in lost_nominations(node_info, self._queued_pod):
-                break  # to a pod that kube-scheduler has nominated meanwhile
             yield
         else:
-            if self.cluster.nominees_among(found.places.keys()) == found.places.keys() and not self._is_held(
-                members[0].pod
-            ):
+            for name in dict.fromkeys(name for name, _ in found.places.values()):
+                self.recheck(name)  # kube-scheduler may have nominated a pod there meanwhile
+                yield
+            if self.cluster.nominees_among(waiting.keys()) == found.places.keys() and not self._is_held(members[0].pod):
                 return True
         keeps_free &= not self._is_held(members[0].pod)
         for uid, (name, nomination) in found.places.items():

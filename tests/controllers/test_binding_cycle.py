@@ -1,7 +1,7 @@
 """A pod between its decision and the outcome of its Binding: cluster, queue and reports to its owner."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -172,6 +172,10 @@ class World:
 
     async def adopt_all(self, *_: object) -> None:
         """Adopt no nomination."""
+
+    def adopt_each(self, *_: object) -> Iterator[None]:
+        """Adopt no nomination of a group's members."""
+        return iter(())
 
     async def post_filter_group(self, *_: object) -> Mapping[str, PostFilter]:
         """Find no victims."""

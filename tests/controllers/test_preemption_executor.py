@@ -835,3 +835,43 @@ async def test_a_group_evicts_nobody_for_a_place_that_is_nominated_meanwhile() -
             after = await pair.preempt(preemption_executor)
     assert {each.nomination for each in after.values()} == {KEEP}
     assert world.asked == []
+
+
+async def test_the_second_search_may_give_a_place_that_is_kept_for_one_member_to_another() -> None:
+    """The first place is lost, so each of them moves on by one."""
+    searches = list[object]()
+    async with preempting() as (world, preemption_executor):
+        pair = Pair.beside(world)
+        pair.members.append(world.pending(attrs.evolve(BIG, uid="uid-z", name="z")))
+        world.queue.groups.join(pair.members[-1], JOB.key, 0.0)
+        for member in pair.members:
+            member.pod = attrs.evolve(member.pod, group=attrs.evolve(JOB, least=3))
+            world.cluster.groups.put(member.pod)
+        world.cluster.put_node(node("o", "trn1.32xlarge", created=2))
+
+        def search(*asked: Any) -> Generator[None, None, object]:
+            searches.append(asked)
+            found = yield from search_for_group(*asked)
+            if len(searches) == 1:
+                world.cluster.put_node(node("n", "trn1.32xlarge", unschedulable=True))
+                world.cluster.put_node(node("p", "trn1.32xlarge", created=3))
+            return found
+
+        with mock.patch.object(executor_module, "search_for_group", search):
+            after = await pair.preempt(preemption_executor)
+    assert {each.nomination for each in after.values()} == {Nominate("o"), Nominate("p"), Nominate("m")}
+    assert len(searches) == 2
+
+
+async def test_a_pod_that_goes_while_others_are_adopted_keeps_no_space() -> None:
+    """There is a pause after each: thousands of members may have been nominated by the last leader."""
+    async with preempting() as (world, preemption_executor):
+        world.cluster.put_node(node("m", "trn1.32xlarge"))
+        waiting = [
+            world.pending(attrs.evolve(BIG, uid=f"uid-{name}", name=name, nominated_node_name=name)) for name in "nm"
+        ]
+        steps = preemption_executor.adopt_each(waiting, {BIG.scheduler_name: PROFILE})
+        next(steps)
+        world.queue.remove("uid-m")
+        assert [*steps] == []
+        assert world.cluster.nominees_among({"uid-n", "uid-m"}) == {"uid-n"}

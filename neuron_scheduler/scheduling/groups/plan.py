@@ -283,7 +283,6 @@ class _Planner:
             rooms = Rooms(self.cluster.view, whole=True, each=[nodes], numbers=[(1, free)])
             yield from regions(gang, rooms, 0, fixed)
         each = [self._nodes.get(self.kinds[first.uid], self.cluster.view.live) for first, *_ in self._by_kind(inside)]
-        yield None
         for pods in self._largest_first(inside):
             yield None
             if others < needed:
