@@ -39,7 +39,6 @@ from neuron_scheduler.scheduling.groups.preemption import GroupPreemption, searc
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
 from neuron_scheduler.scheduling.preemption.nominations import (
-    can_be_kept,
     confirm,
     is_still_possible,
     lost_nominations,
@@ -284,8 +283,8 @@ class PreemptionExecutor:
         """
         As `post_filter`, for the missing members of a group: all get a place, or nobody is evicted.
 
-        Single pods are decided in its pauses, and may take what the search has found; what they have left is kept for a
-        second one. Returns what became of each member, by uid; only of those that have a place, if there are any.
+        Single pods are decided in its pauses, and may take what the search has found; they wait for a second one then.
+        Returns what became of each member, by uid; only of those that have a place, if there are any.
 
         Raises:
             ChangedError: a member or node has changed meanwhile, or room has come.
@@ -299,16 +298,14 @@ class PreemptionExecutor:
             return dict.fromkeys((member.pod.uid for member in members), after)
         places = {uid: name for uid, (name, _) in result.places.items()}
         if not result.victims.pods:  # they fit: the plan takes them in another order, or space is kept elsewhere
-            in_vain = not is_second and all(
-                (self.cluster.nomination(uid) or ("",))[0] == name for uid, name in places.items()
-            )
+            in_vain = all((self.cluster.nomination(uid) or ("",))[0] == name for uid, name in places.items())
             for member in members:
                 self._drop_nomination(member)
             if in_vain:
                 return {}
-        is_nominated = await run_in_turns(self._nominate_all(members, result, keeps_free=not is_second), self.clock)
+        is_nominated = await run_in_turns(self._nominate_all(members, result), self.clock)
         if not is_nominated and result.victims.pods and not is_second:
-            return await self.post_filter_group(members, gang, profile, pause, is_second=True)
+            return await self.post_filter_group(members, gang, profile, anyio.lowlevel.checkpoint, is_second=True)
         if not is_nominated or not result.victims.pods:
             raise ChangedError
         is_held = await run_in_turns(self._evict_for(places), self.clock)
@@ -316,13 +313,11 @@ class PreemptionExecutor:
             member.is_preempting = is_held and member.pod.uid in places
         return {uid: PostFilter(nomination=Nominate(name), held=is_held) for uid, name in places.items()}
 
-    def _nominate_all(
-        self, members: Sequence[QueuedPod], found: GroupPreemption, *, keeps_free: bool
-    ) -> Generator[None, None, bool]:
-        """Nominate a node for each member that has a place; return whether all hold it, else free ones at most."""
+    def _nominate_all(self, members: Sequence[QueuedPod], found: GroupPreemption) -> Generator[None, None, bool]:
+        """Nominate a node for each member that has a place; return whether all hold it, else none does."""
         waiting = {member.pod.uid: member for member in members}
         for uid, member in waiting.items():
-            if self.cluster.clear_nomination(uid) is not None:  # a first search has kept another place for it
+            if self.cluster.clear_nomination(uid) is not None:  # perhaps where another has its place now
                 self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, member.pod)
             yield
         for uid, (name, nomination) in found.places.items():
@@ -338,13 +333,9 @@ class PreemptionExecutor:
                 yield
             if self.cluster.nominees_among(waiting.keys()) == found.places.keys() and not self._is_held(members[0].pod):
                 return True
-        keeps_free &= not self._is_held(members[0].pod)
-        for uid, (name, nomination) in found.places.items():
+        for uid, (_, nomination) in found.places.items():
             if self.cluster.clear_nomination(uid) is not None:
                 self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, nomination.pod)
-            node_info, free = self.cluster.node(name), attrs.evolve(nomination, victims=frozenset())
-            if keeps_free and node_info and self.queue.holds(waiting[uid]) and can_be_kept(node_info, free):
-                self._nominate(name, free)
             yield
         return False
 

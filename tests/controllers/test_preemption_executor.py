@@ -26,6 +26,7 @@ from neuron_scheduler.scheduling.groups.gang import gang_of
 from neuron_scheduler.scheduling.groups.preemption import search_for_group
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.places import QueuedPod
+from neuron_scheduler.steps import Pause
 from neuron_scheduler.telemetry.errors import ApiError, UnreachableError
 from tests.support.builders import node, pod
 from tests.support.patience import PATIENCE
@@ -718,10 +719,12 @@ class Pair:
             world.queue.groups.join(member, JOB.key, 0.0)
         return pair
 
-    async def preempt(self, preemption_executor: PreemptionExecutor) -> Mapping[str, PostFilter]:
+    async def preempt(
+        self, preemption_executor: PreemptionExecutor, pause: Pause = anyio.lowlevel.checkpoint
+    ) -> Mapping[str, PostFilter]:
         """Search for room."""
         gang = gang_of(self.world.cluster, [member.pod for member in self.members])
-        return await preemption_executor.post_filter_group(self.members, gang, PROFILE, anyio.lowlevel.checkpoint)
+        return await preemption_executor.post_filter_group(self.members, gang, PROFILE, pause)
 
 
 async def test_a_victim_that_was_spared_keeps_no_space() -> None:
@@ -799,27 +802,6 @@ async def test_a_group_that_becomes_held_during_the_search_evicts_nobody() -> No
         assert world.asked == []
 
 
-async def test_what_is_free_is_kept_for_a_group_that_has_lost_a_place_during_the_search() -> None:
-    """Single pods would take one place after the other, and thousands of members would search in vain for ever."""
-    kept = list[list[str | None]]()
-    async with preempting() as (world, preemption_executor):
-        pair = Pair.beside(world)
-        world.cluster.put_node(node("o", "trn1.32xlarge", created=2))
-        world.cluster.put_pod(pod("d", on="o", devices=16, ids=range(16)))
-
-        def search(*asked: Any) -> Generator[None, None, object]:
-            nominations = [world.cluster.nomination(member.pod.uid) for member in pair.members]
-            kept.append([each and each[0] for each in nominations])
-            found = yield from search_for_group(*asked)
-            world.cluster.put_node(node("m", "trn1.32xlarge", unschedulable=True))
-            return found
-
-        with mock.patch.object(executor_module, "search_for_group", search):
-            after = await pair.preempt(preemption_executor)
-    assert kept == [[None, None], ["n", None]]
-    assert {each.nomination for each in after.values()} == {Nominate("n"), Nominate("o")}
-
-
 async def test_a_group_evicts_nobody_for_a_place_that_is_nominated_meanwhile() -> None:
     """A pod of kube-scheduler, say, has the place of one member; the victims of the others would leave in vain."""
     async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
@@ -837,30 +819,27 @@ async def test_a_group_evicts_nobody_for_a_place_that_is_nominated_meanwhile() -
     assert world.asked == []
 
 
-async def test_the_second_search_may_give_a_place_that_is_kept_for_one_member_to_another() -> None:
-    """The first place is lost, so each of them moves on by one."""
-    searches = list[object]()
+async def test_nobody_takes_what_a_second_search_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its pauses single pods would take one place after the other, and thousands of members search for ever."""
+    monkeypatch.setattr("neuron_scheduler.steps.LONGEST_TURN", -1.0)
+    free, more = list[str](), iter("opq")
     async with preempting() as (world, preemption_executor):
         pair = Pair.beside(world)
-        pair.members.append(world.pending(attrs.evolve(BIG, uid="uid-z", name="z")))
-        world.queue.groups.join(pair.members[-1], JOB.key, 0.0)
-        for member in pair.members:
-            member.pod = attrs.evolve(member.pod, group=attrs.evolve(JOB, least=3))
-            world.cluster.groups.put(member.pod)
-        world.cluster.put_node(node("o", "trn1.32xlarge", created=2))
 
         def search(*asked: Any) -> Generator[None, None, object]:
-            searches.append(asked)
-            found = yield from search_for_group(*asked)
-            if len(searches) == 1:
-                world.cluster.put_node(node("n", "trn1.32xlarge", unschedulable=True))
-                world.cluster.put_node(node("p", "trn1.32xlarge", created=3))
+            found: Any = yield from search_for_group(*asked)
+            free[:] = [name for name, nomination in found.places.values() if not nomination.victims]
+            yield
             return found
 
+        async def pause() -> None:
+            if free:
+                world.cluster.put_node(node(free.pop(), "trn1.32xlarge", unschedulable=True))
+                world.cluster.put_node(node(next(more), "trn1.32xlarge", created=2))
+
         with mock.patch.object(executor_module, "search_for_group", search):
-            after = await pair.preempt(preemption_executor)
-    assert {each.nomination for each in after.values()} == {Nominate("o"), Nominate("p"), Nominate("m")}
-    assert len(searches) == 2
+            after = await pair.preempt(preemption_executor, pause)
+    assert {each.nomination for each in after.values()} == {Nominate("m"), Nominate("o")}
 
 
 async def test_a_pod_that_goes_while_others_are_adopted_keeps_no_space() -> None:
