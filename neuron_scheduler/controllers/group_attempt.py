@@ -59,9 +59,9 @@ class GroupAttempts:
     async def attempt(self, queued: QueuedPod, key: GroupKey, pause: Pause) -> None:
         self.queue.keep_events(queued)
         companions = await run_in_turns(self.queue.take_companions(key, self.clock()), self.clock, pause)
+        await self.attempts.wait_for_list()
         adopting = self.attempts.preemption_executor.adopt_each((queued, *companions), self.attempts.profiles)
         await run_in_turns(adopting, self.clock, pause)
-        await self.attempts.wait_for_list()
         await anyio.lowlevel.checkpoint()  # what follows takes milliseconds for thousands of members
         started, commitments = self.clock(), list[Commitment]()
         members = [member for member in (queued, *companions) if self.queue.holds(member)]

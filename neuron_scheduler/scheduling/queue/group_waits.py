@@ -158,8 +158,7 @@ class GroupWaits:
                 del self._debts[name]
         owed = self._debts.setdefault(namespace, {})
         paid, before = owed.get(priority, (now, 0.0))
-        ready = {key.namespace for key, waiting in self._waiting.items() if not waiting.held}
-        others = 2 * max(len(ready), sum(map(len, self._debts.values()))) * min(seconds, LONGEST_PAUSE / 2)
+        others = 2 * sum(map(len, self._debts.values())) * min(seconds, LONGEST_PAUSE / 2)
         pause = max(min(PAYBACK * seconds, LONGEST_PAUSE), others)
         owed[priority] = max(paid + pause - before, now + pause), pause
 
