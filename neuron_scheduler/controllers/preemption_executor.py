@@ -201,6 +201,7 @@ class PreemptionExecutor:
                 self._rounds.start_soon(self._end_groups, asked)
 
     def adopt_each(self, waiting: Iterable[QueuedPod], profiles: Mapping[str, Profile]) -> Generator[None, None, None]:
+        """Adopt what is nominated for each pod; yields when other tasks may run."""
         for queued in sorted(waiting, key=lambda queued: queued.rank):
             if queued.pod.nominated_node_name and self.queue.holds(queued):
                 try:

@@ -842,6 +842,26 @@ async def test_nobody_takes_what_a_second_search_finds(monkeypatch: pytest.Monke
     assert {each.nomination for each in after.values()} == {Nominate("m"), Nominate("o")}
 
 
+async def test_a_member_without_a_place_gives_up_the_node_that_is_kept_for_it() -> None:
+    """Another member has its place there now; else the group would lose it to itself at each search."""
+    async with preempting() as (world, preemption_executor):
+        pair = Pair.beside(world)
+        left = world.pending(attrs.evolve(BIG, uid="uid-z", name="z"))
+        left.pod = attrs.evolve(left.pod, group=JOB)
+        world.cluster.groups.put(left.pod)
+        world.queue.groups.join(left, JOB.key, 0.0)
+        pair.members.append(left)
+
+        def search(*asked: Any) -> Generator[None, None, object]:
+            found = yield from search_for_group(*asked)
+            world.cluster.nominate("n", Nomination(left.pod, CoreMask((1 << 32) - 1)))
+            return found
+
+        with mock.patch.object(executor_module, "search_for_group", search):
+            after = await pair.preempt(preemption_executor)
+    assert {each.nomination for each in after.values()} == {Nominate("n"), Nominate("m")}
+
+
 async def test_a_pod_that_goes_while_others_are_adopted_keeps_no_space() -> None:
     """There is a pause after each: thousands of members may have been nominated by the last leader."""
     async with preempting() as (world, preemption_executor):

@@ -6,9 +6,9 @@ first alone would choose a place for one: its first try waits until no new membe
 the others wait as long: it may be created again.
 
 An attempt that binds nobody is paid back in pauses: what it took, twenty times over, passes before the next attempt at
-a group of the same namespace, if that has no higher priority. Beside more than ten namespaces it is twice their number,
-so that all of them leave half of the time. The groups of a namespace take turns, so each waits for its own turn only
-once; one for which others were evicted, and whose room is kept, waits for none.
+a group of the same namespace, if that has no higher priority. If many namespaces have something to pay back it is twice
+their number, so that they leave half of the time together. The groups of a namespace take turns, so each waits for its
+own turn only once; one for which others were evicted, and whose room is kept, waits for none.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ LONGEST_BURST: Final = 3.0
 PAYBACK: Final = 20.0
 """How many times as long as an attempt in vain the pause after it is: groups of one priority use 5 % of the time."""
 LONGEST_PAUSE: Final = 10.0
-"""Seconds of the longest pause after one attempt: the machine may have stood still."""
+"""Seconds of the longest pause after one attempt, if only one namespace pays: the machine may have stood still."""
 LONGEST_WAIT_FOR_TURN: Final = 300.0
 """Seconds for which a group waits for its turn at most, as long as for an event that does not come."""
 
