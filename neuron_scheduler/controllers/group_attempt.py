@@ -63,7 +63,7 @@ class GroupAttempts:
         adopting = self.attempts.preemption_executor.adopt_each((queued, *companions), self.attempts.profiles)
         await run_in_turns(adopting, self.clock, pause)
         await anyio.lowlevel.checkpoint()  # what follows takes milliseconds for thousands of members
-        started, commitments = self.clock(), list[Commitment]()
+        started, commitments, is_waiting = self.clock(), list[Commitment](), False
         members = [member for member in (queued, *companions) if self.queue.holds(member)]
         try:
             gang = gang_of(self.cluster, [member.pod for member in members])
@@ -85,20 +85,23 @@ class GroupAttempts:
             for member in members:
                 self.attempts.handle_crash(member, error)
         in_vain = 1 - len(commitments) / max(len(members), 1)
-        if in_vain:
-            seconds = in_vain * (self.clock() - started)
+        seconds = in_vain * (self.clock() - started)
+        if is_waiting:
+            self.queue.groups.wait_for_victims(key, seconds, self.clock())
+        elif in_vain:
             self.queue.groups.charge(key.namespace, queued.pod.priority, seconds, self.clock())
         self.fence.of_groups.update((commitment.pod.uid, commitment) for commitment in commitments)
 
     def _require_all(self, gang: Gang, count: int) -> None:
         """
-        Raise ChangedError if the group needs more than so many of its members, and another one waits.
+        Raise ChangedError if the group is complete, or needs more than so many of its members and another one waits.
 
         It is in the side lane, or its controller has made it anew: it does not count as missing.
         """
         others = self.queue.groups.waiting_uids(gang.group.key).difference([pod.uid for pod in gang.waiting])
         is_enough = 0 < gang.group.least <= len(gang.placed) + count
-        if not is_enough and any(self.cluster.node_of(uid) is None for uid in others):
+        is_awaited = not is_enough and any(self.cluster.node_of(uid) is None for uid in others)
+        if is_awaited or self.cluster.groups.is_complete(gang.group):
             raise ChangedError
 
     def _assume_group(

@@ -27,6 +27,7 @@ from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue import unschedulable_pods
 from neuron_scheduler.scheduling.queue.group_waits import GroupWaits
 from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
+from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from tests.controllers.test_binding_cycle import World, pending, running, until
 from tests.support.builders import node
 from tests.support.harness import cluster_of
@@ -68,6 +69,12 @@ class Jobs(World):
             self.cluster.groups.remove(f"uid-{name}")
             self.queue.group_changed(KEY, self.now)
             self.cluster.remove_pod(f"uid-{name}")
+
+    def end(self, pod: Pod) -> None:
+        """Tell of the end of a pod that ran."""
+        self.cluster.remove_pod(pod.uid)
+        self.queue.note(ClusterEvent.ASSIGNED_POD_GONE, pod, on=self.cluster.node(pod.node_name))
+        self.scheduler.wake_up.set()
 
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> BindOutcome | InDoubt:
         """Try as the outcomes say."""
@@ -240,6 +247,27 @@ async def test_a_member_that_changes_during_the_plan_undoes_it(change: str) -> N
             world.see("new")
         world.scheduler.wake_up.set()
         await until(lambda: len(world.nodes) == 4 and len(world.bound()) == (3 if "another" in change else 4))
+
+
+async def test_a_member_of_a_group_that_completes_while_it_is_gathered_may_go_anywhere() -> None:
+    """Two members have started, as many as the group needs; the one that is taken after that need not go with them."""
+    world, two = jobs_on(2), attrs.evolve(FOUR, least=2, topology=HOSTNAME_LABEL)
+    for name in MEMBERS:
+        world.see(name, group=two, devices=8)
+    take = SchedulingQueue.take_companions
+
+    def take_later(*arguments: Any) -> Generator[None, None, list[QueuedPod]]:
+        for name in ("m1", "m2"):
+            world.see(name, on="n0", group=two, devices=8)
+        return (yield from take(*arguments))
+
+    async with running(world):
+        with mock.patch.object(SchedulingQueue, "take_companions", take_later):
+            await until(lambda: world.queue.count(Place.ACTIVE) + world.queue.count(Place.IN_FLIGHT) == 0)
+        world.now = 2.0
+        world.scheduler.wake_up.set()
+        await until(lambda: len(world.nodes) == 4)
+    assert world.nodes == {"m0": "n1", "m1": "n0", "m2": "n0", "m3": "n1"}
 
 
 async def test_a_group_that_is_held_again_during_the_plan_is_not_bound() -> None:
@@ -493,7 +521,7 @@ async def test_a_group_whose_last_victim_goes_during_the_plan_keeps_its_space() 
 
 
 async def test_a_group_waits_for_victims_that_are_leaving_already() -> None:
-    """There is nobody to evict for it, its places are kept all the same, and it is not searched for again and again."""
+    """Its places are kept, and nobody is searched for again; an attempt while they leave is paid back by it alone."""
     world, two, searches = jobs_on(2), attrs.evolve(FOUR, least=2, expected=2), list[str]()
     victims = [pending(f"low{number}", on=f"n{number}", devices=16, ids=range(16), priority=-1) for number in range(2)]
     for victim in victims:
@@ -514,10 +542,11 @@ async def test_a_group_waits_for_victims_that_are_leaving_already() -> None:
             world.scheduler.wake_up.set()
             await until(lambda: {"m0", "m1"} <= dict(world.reports).keys())
             assert world.cluster.nominees_among({"uid-m0", "uid-m1"}) == {"uid-m0", "uid-m1"}
-            for victim in victims:
-                world.cluster.remove_pod(victim.uid)
-                world.queue.note(ClusterEvent.ASSIGNED_POD_GONE, victim, on=world.cluster.node(victim.node_name))
-            world.scheduler.wake_up.set()
+            with at_the_end_of_a_plan(lambda: setattr(world, "now", 0.1)):
+                world.end(victims[0])
+                await until(lambda: world.queue.groups.not_before(KEY, world.now) == pytest.approx(2.1))
+            world.now = 2.2
+            world.end(victims[1])
             await until(lambda: len(world.nodes) == 2)
     assert len(searches) == 1
 

@@ -8,7 +8,8 @@ the others wait as long: it may be created again.
 An attempt that binds nobody is paid back in pauses: what it took, twenty times over, passes before the next attempt at
 a group of the same namespace, if that has no higher priority. If many namespaces have something to pay back it is twice
 their number, so that they leave half of the time together. The groups of a namespace take turns, so each waits for its
-own turn only once; one for which others were evicted, and whose room is kept, waits for none.
+own turn only once. One for which others were evicted, and whose room is kept, takes none: it pays for itself while they
+end.
 """
 
 from collections.abc import Iterator
@@ -46,7 +47,7 @@ class _WaitingGroup:
         least: what it needed at the last look.
         placed: how many of them had a node when it was refused; None if it was not, since its last try.
         not_before: when the group may be tried.
-        turn: when it is its turn in its namespace; 0 if it does not wait for one.
+        turn: when it is its turn; 0 if it does not wait for one.
         has_room: space is kept for a member.
     """
 
@@ -162,6 +163,11 @@ class GroupWaits:
         pause = max(min(PAYBACK * seconds, LONGEST_PAUSE), others)
         owed[priority] = max(paid + pause - before, now + pause), pause
 
+    def wait_for_victims(self, key: GroupKey, seconds: float, now: float) -> None:
+        """Have the group itself pay an attempt back in which its victims had not ended: their room is kept."""
+        if key in self._waiting:
+            self._waiting[key].turn = now + min(PAYBACK * seconds, LONGEST_PAUSE)
+
     def put_off(self, key: GroupKey, until: float) -> None:
         """Try a group no earlier: a member whose attempt ended in an error has its backoff."""
         waiting = self._waiting[key]
@@ -174,9 +180,9 @@ class GroupWaits:
         paid, pause = max((debt for each, debt in owed.items() if each >= priority), default=(0.0, 0.0))
         if waiting.not_before > now:
             return waiting.not_before
-        if waiting.has_room or 0.0 < waiting.turn <= now:
+        if 0.0 < waiting.turn <= now:
             waiting.turn = 0.0
-        elif not waiting.turn and paid > now:
+        elif not (waiting.turn or waiting.has_room) and paid > now:
             waiting.turn = min(paid, now + LONGEST_WAIT_FOR_TURN)
             owed[priority] = waiting.turn + pause, pause
         return waiting.turn

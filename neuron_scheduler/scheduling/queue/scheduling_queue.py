@@ -175,13 +175,13 @@ class SchedulingQueue:
             yield
         return found
 
-    def activate(self, uid: str, now: float) -> None:
+    def activate(self, uid: str, now: float, event: str = "ForceActivate") -> None:
         """Give a refused pod another try, after its backoff: what it waited for has changed."""
         queued = self._pods.get(uid)
         if queued is None:
             return
         if queued.place is Place.UNSCHEDULABLE:
-            self._wake(queued, now, "ForceActivate")
+            self._wake(queued, now, event)
         elif queued.place in (Place.ACTIVE, Place.BACKOFF):
             self._unschedulable.remove(queued)  # it is tried even if its line is not
 
@@ -336,8 +336,8 @@ class SchedulingQueue:
                 self._move(queued, Place.GATED)
             elif queued.place is Place.GATED:
                 self._let_in(queued, now, "PodGroupComplete")
-            elif queued.place is Place.UNSCHEDULABLE:
-                self._wake(queued, now, "PodGroupShrunk")
+            else:
+                self.activate(queued.pod.uid, now, "PodGroupShrunk")
             yield
 
     def _go_on(self, look: tuple[GroupKey, bool]) -> None:

@@ -21,6 +21,7 @@ from neuron_scheduler.scheduling.queue.places import Place, QueuedPod
 from neuron_scheduler.scheduling.queue.scheduling_queue import BINDER, SchedulingQueue
 from neuron_scheduler.steps import run
 from tests.support.builders import node, pod
+from tests.support.harness import cluster_of
 from tests.support.queueing import AFFINITY, FIT, GONE, apply_events, counts, drain, new_queue, popped
 
 TRAIN = GroupKey(Dialect.COSCHEDULING, "default", "train")
@@ -510,6 +511,25 @@ def test_a_member_beyond_the_count_is_tried_again_once_the_group_is_complete() -
     assert names(world.trial(10.0)) == {left_out.pod.name}
 
 
+def test_a_member_that_an_event_has_woken_is_tried_once_its_group_is_complete() -> None:
+    """The space for which it was woken is taken before its turn, but from then on it may evict pods for itself."""
+    cluster = cluster_of([node("n", "trn1.32xlarge")])
+    world = Fed(cluster.groups)
+    world.queue = new_queue(groups=GroupWaits(cluster.groups), view=cluster.view)
+    for name in "abcd":
+        world.see(name, devices=16)
+    left_out, *members = world.trial(0.0)
+    for member in members[1:]:
+        world.see(member.pod.name, on="elsewhere", devices=16)
+    world.queue.put_back_refused(left_out, FIT, 0.0, alone=True)
+    world.queue.note(GONE, on=cluster.node("n"))
+    apply_events(world.queue, 10.0)
+    cluster.put_pod(pod("rival", on="n", devices=16, ids=range(16)))
+    assert left_out.place is Place.ACTIVE
+    world.see(members[0].pod.name, 10.0, on="elsewhere", devices=16)
+    assert popped(world.queue, 10.0) is left_out
+
+
 def test_a_member_that_cannot_be_bound_waits_for_its_own_change() -> None:
     """The rest of its group is tried without an event of its own, and takes it along."""
     world = fed("a", "b", "c")
@@ -678,6 +698,21 @@ def test_a_group_waits_for_no_turn_of_lower_priority(kept: str) -> None:
         )
     world.queue.note(GONE)
     assert (world.queue.pop(5.0) is None) == (not kept)
+
+
+def test_a_group_whose_victims_end_pays_for_itself() -> None:
+    """The end of each wakes it, but it is tried in a twentieth of the time; other groups do not wait for that."""
+    world = fed("a", "b", "c")
+    for member in world.trial(0.0):
+        world.queue.put_back_refused(member, FIT, 0.0, waits_for=FIT, together=True, has_nomination=True)
+    world.queue.groups.wait_for_victims(TRAIN, 0.1, 0.0)
+    for name in ("x", "y"):
+        world.see(name, group=PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "other"), least=2, expected=2))
+    assert names(world.trial(0.0)) == {"x", "y"}
+    world.queue.note(GONE)
+    while world.queue.next_time() == -math.inf:
+        assert world.queue.pop(1.9) is None
+    assert names(world.trial(2.0)) == {"a", "b", "c"}
 
 
 def test_no_turn_is_further_away_than_five_minutes() -> None:
