@@ -64,6 +64,7 @@ class GroupAttempts:
         await run_in_turns(adopting, self.clock, pause)
         await anyio.lowlevel.checkpoint()  # what follows takes milliseconds for thousands of members
         started, commitments, is_waiting = self.clock(), list[Commitment](), False
+        after: Mapping[str, PostFilter] = {}
         members = [member for member in (queued, *companions) if self.queue.holds(member)]
         try:
             gang = gang_of(self.cluster, [member.pod for member in members])
@@ -84,11 +85,11 @@ class GroupAttempts:
         except Exception as error:  # noqa: BLE001 - it is one group's error
             for member in members:
                 self.attempts.handle_crash(member, error)
-        in_vain = 1 - len(commitments) / max(len(members), 1)
-        seconds = in_vain * (self.clock() - started)
+        helped = len(commitments) + sum(each.nomination is not KEEP for each in after.values())
+        seconds = (1 - helped / max(len(members), 1)) * (self.clock() - started)
         if is_waiting:
             self.queue.groups.wait_for_victims(key, seconds, self.clock())
-        elif in_vain:
+        elif seconds:
             self.queue.groups.charge(key.namespace, queued.pod.priority, seconds, self.clock())
         self.fence.of_groups.update((commitment.pod.uid, commitment) for commitment in commitments)
 

@@ -567,10 +567,10 @@ async def test_a_held_group_keeps_no_space() -> None:
     assert not world.cluster.has_nominations
 
 
-@pytest.mark.parametrize("end", ["bound", "refused", "changed", "crashed"])
+@pytest.mark.parametrize("end", ["bound", "refused", "evicts", "changed", "crashed"])
 async def test_an_attempt_that_binds_nobody_is_paid_back(end: str) -> None:
-    """Another group of the namespace waits for 20 times as long as it took, and not after one that is bound."""
-    world = jobs_on(3 if end == "refused" else 4, *MEMBERS)
+    """Another group of the namespace waits for 20 times as long as it took; not after one that is bound, or evicts."""
+    world = jobs_on(3 if end in ("refused", "evicts") else 4, *MEMBERS)
 
     def happen() -> None:
         world.now = 0.01
@@ -579,12 +579,17 @@ async def test_an_attempt_that_binds_nobody_is_paid_back(end: str) -> None:
         if end == "crashed":
             raise RuntimeError(end)
 
+    async def search(_: Jobs, members: list[QueuedPod], *__: object) -> Mapping[str, PostFilter]:
+        return {member.pod.uid: PostFilter(nomination=Nominate("n0")) for member in members if end == "evicts"}
+
     async with running(world):
-        with at_the_end_of_a_plan(happen):
+        with at_the_end_of_a_plan(happen), mock.patch.object(Jobs, "post_filter_group", search):
             await until(lambda: not world.queue.count(Place.ACTIVE) and not world.queue.count(Place.IN_FLIGHT))
         other = attrs.evolve(KEY, name="other")
         world.see("other", group=PodGroup(other, expected=1))
-        assert world.queue.groups.not_before(other, world.now) == pytest.approx(0.0 if end == "bound" else 0.21)
+        assert world.queue.groups.not_before(other, world.now) == pytest.approx(
+            0.0 if end in ("bound", "evicts") else 0.21
+        )
 
 
 async def test_a_single_pod_does_not_wait_behind_a_member_that_is_left_out() -> None:

@@ -5,7 +5,7 @@ A declared group is held below its count. An inferred one is never held, but its
 first alone would choose a place for one: its first try waits until no new member has come for a second. When one goes,
 the others wait as long: it may be created again.
 
-An attempt that binds nobody is paid back in pauses: what it took, twenty times over, passes before the next attempt at
+An attempt that binds and evicts nobody is paid back: what it took, twenty times over, passes before the next attempt at
 a group of the same namespace, if that has no higher priority. If many namespaces have something to pay back it is twice
 their number, so that they leave half of the time together. The groups of a namespace take turns, so each waits for its
 own turn only once. One for which others were evicted, and whose room is kept, takes none: it pays for itself while they
@@ -152,7 +152,7 @@ class GroupWaits:
             waiting.placed = self.groups.placed_count(key) if is_refused else None
 
     def charge(self, namespace: str, priority: int, seconds: float, now: float) -> None:
-        """Have the part of an attempt paid back that was for members that are not bound."""
+        """Have the part of an attempt paid back that was for members that get nothing."""
         for name, debts in [*self._debts.items()]:
             self._debts[name] = {each: debt for each, debt in debts.items() if debt[0] > now}
             if not self._debts[name]:
