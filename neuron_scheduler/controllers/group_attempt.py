@@ -63,8 +63,7 @@ class GroupAttempts:
         adopting = self.attempts.preemption_executor.adopt_each((queued, *companions), self.attempts.profiles)
         await run_in_turns(adopting, self.clock, pause)
         await anyio.lowlevel.checkpoint()  # what follows takes milliseconds for thousands of members
-        started, commitments, is_waiting = self.clock(), list[Commitment](), False
-        after: Mapping[str, PostFilter] = {}
+        started, commitments = self.clock(), list[Commitment]()
         members = [member for member in (queued, *companions) if self.queue.holds(member)]
         try:
             gang = gang_of(self.cluster, [member.pod for member in members])
@@ -85,12 +84,10 @@ class GroupAttempts:
         except Exception as error:  # noqa: BLE001 - it is one group's error
             for member in members:
                 self.attempts.handle_crash(member, error)
-        helped = len(commitments) + sum(each.nomination is not KEEP for each in after.values())
+        helped = len(commitments) + sum(member.is_preempting for member in members)
         seconds = (1 - helped / max(len(members), 1)) * (self.clock() - started)
-        if is_waiting:
-            self.queue.groups.wait_for_victims(key, seconds, self.clock())
-        elif seconds:
-            self.queue.groups.charge(key.namespace, queued.pod.priority, seconds, self.clock())
+        if seconds:
+            self.queue.groups.charge(key, queued.pod.priority, seconds, self.clock())
         self.fence.of_groups.update((commitment.pod.uid, commitment) for commitment in commitments)
 
     def _require_all(self, gang: Gang, count: int) -> None:

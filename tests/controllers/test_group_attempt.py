@@ -580,7 +580,9 @@ async def test_an_attempt_that_binds_nobody_is_paid_back(end: str) -> None:
             raise RuntimeError(end)
 
     async def search(_: Jobs, members: list[QueuedPod], *__: object) -> Mapping[str, PostFilter]:
-        return {member.pod.uid: PostFilter(nomination=Nominate("n0")) for member in members if end == "evicts"}
+        for member in members:
+            member.is_preempting = end == "evicts"
+        return {}
 
     async with running(world):
         with at_the_end_of_a_plan(happen), mock.patch.object(Jobs, "post_filter_group", search):
@@ -600,7 +602,7 @@ async def test_a_single_pod_does_not_wait_behind_a_member_that_is_left_out() -> 
         world.see("single", group=None, namespace="other")
         world.scheduler.wake_up.set()
         await until(lambda: len(world.reports) == 5)
-        world.queue.groups.charge("default", 0, 1.0, world.now)
+        world.queue.groups.charge(KEY, 0, 1.0, world.now)
         world.cluster.put_node(node("n3", "trn1.32xlarge"))
         world.queue.note(ClusterEvent.NODE_ADDED, on=world.cluster.node("n3"))
         await until(lambda: world.nodes.get("single") == "n3")

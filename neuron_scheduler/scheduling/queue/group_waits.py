@@ -6,10 +6,9 @@ first alone would choose a place for one: its first try waits until no new membe
 the others wait as long: it may be created again.
 
 An attempt that binds and evicts nobody is paid back: what it took, twenty times over, passes before the next attempt at
-a group of the same namespace, if that has no higher priority. If many namespaces have something to pay back it is twice
-their number, so that they leave half of the time together. The groups of a namespace take turns, so each waits for its
-own turn only once. One for which others were evicted, and whose room is kept, takes none: it pays for itself while they
-end.
+a group of the same namespace, if that has no higher priority. The groups of a namespace take turns, so each waits for
+its own turn only once. One for which others were evicted, and whose room is kept, pays for itself alone. If many have
+something to pay back it is twice their number, so that they leave half of the time together.
 """
 
 from collections.abc import Iterator
@@ -28,7 +27,7 @@ LONGEST_BURST: Final = 3.0
 PAYBACK: Final = 20.0
 """How many times as long as an attempt in vain the pause after it is: groups of one priority use 5 % of the time."""
 LONGEST_PAUSE: Final = 10.0
-"""Seconds of the longest pause after one attempt, if only one namespace pays: the machine may have stood still."""
+"""Seconds of the longest pause after one attempt, if only one pays: the machine may have stood still."""
 LONGEST_WAIT_FOR_TURN: Final = 300.0
 """Seconds for which a group waits for its turn at most, as long as for an event that does not come."""
 
@@ -73,7 +72,7 @@ class GroupWaits:
         groups: what each group is, with the members that exist, placed or not, of any scheduler.
         ending: the groups whose members are being evicted, because they cannot run with fewer: the rest is held.
         untold: the held groups that have changed since their members were told, and since when one waits.
-        _debts: by namespace and priority, when the time that groups used in vain is paid back and those that wait have
+        _debts: by payer and priority, when the time that groups used in vain is paid back and those that wait have
             had their turns; and the seconds of a pause, for the last attempt and for each of these turns.
     """
 
@@ -81,7 +80,7 @@ class GroupWaits:
     ending: set[GroupKey] = attrs.field(factory=set, init=False)
     untold: dict[GroupKey, float] = attrs.field(factory=dict, init=False)
     _waiting: dict[GroupKey, _WaitingGroup] = attrs.field(factory=dict)
-    _debts: dict[str, dict[int, tuple[float, float]]] = attrs.field(factory=dict)
+    _debts: dict[GroupKey | str, dict[int, tuple[float, float]]] = attrs.field(factory=dict)
 
     def join(self, queued: QueuedPod, key: GroupKey, now: float) -> None:
         waiting, group = self._waiting.get(key), self.groups.group(key)
@@ -151,22 +150,21 @@ class GroupWaits:
                 waiting.has_room = has_room or (waiting.has_room and waiting.placed is not None)
             waiting.placed = self.groups.placed_count(key) if is_refused else None
 
-    def charge(self, namespace: str, priority: int, seconds: float, now: float) -> None:
-        """Have the part of an attempt paid back that was for members that get nothing."""
+    def charge(self, key: GroupKey, priority: int, seconds: float, now: float) -> None:
+        """Have the part of a group's attempt paid back that was for members that get nothing."""
         for name, debts in [*self._debts.items()]:
             self._debts[name] = {each: debt for each, debt in debts.items() if debt[0] > now}
             if not self._debts[name]:
                 del self._debts[name]
-        owed = self._debts.setdefault(namespace, {})
+        owed = self._debts.setdefault(self._payer_of(key), {})
         paid, before = owed.get(priority, (now, 0.0))
         others = 2 * sum(map(len, self._debts.values())) * min(seconds, LONGEST_PAUSE / 2)
         pause = max(min(PAYBACK * seconds, LONGEST_PAUSE), others)
         owed[priority] = max(paid + pause - before, now + pause), pause
 
-    def wait_for_victims(self, key: GroupKey, seconds: float, now: float) -> None:
-        """Have the group itself pay an attempt back in which its victims had not ended: their room is kept."""
-        if key in self._waiting:
-            self._waiting[key].turn = now + min(PAYBACK * seconds, LONGEST_PAUSE)
+    def _payer_of(self, key: GroupKey) -> GroupKey | str:
+        """Return who pays for a group: its namespace, or it alone if others were evicted for it, and room is kept."""
+        return key if key in self._waiting and self._waiting[key].has_room else key.namespace
 
     def put_off(self, key: GroupKey, until: float) -> None:
         """Try a group no earlier: a member whose attempt ended in an error has its backoff."""
@@ -175,14 +173,14 @@ class GroupWaits:
 
     def not_before(self, key: GroupKey, now: float) -> float:
         """Return when a group that could be tried now may be tried; one that may take its turn has had it."""
-        waiting, owed = self._waiting[key], self._debts.get(key.namespace, {})
+        waiting, owed = self._waiting[key], self._debts.get(self._payer_of(key), {})
         priority = next(iter(waiting.pods.values())).pod.priority
         paid, pause = max((debt for each, debt in owed.items() if each >= priority), default=(0.0, 0.0))
         if waiting.not_before > now:
             return waiting.not_before
         if 0.0 < waiting.turn <= now:
             waiting.turn = 0.0
-        elif not (waiting.turn or waiting.has_room) and paid > now:
+        elif not waiting.turn and paid > now:
             waiting.turn = min(paid, now + LONGEST_WAIT_FOR_TURN)
             owed[priority] = waiting.turn + pause, pause
         return waiting.turn

@@ -78,10 +78,14 @@ class Fed:
         self.put_back(members, now, plugins)
         return members
 
-    def put_back(self, members: list[QueuedPod], now: float, plugins: frozenset[str] = FIT) -> None:
-        """Refuse members together."""
+    def put_back(
+        self, members: list[QueuedPod], now: float, plugins: frozenset[str] = FIT, *, kept: bool = False
+    ) -> None:
+        """Refuse members together, and say whether space is kept for them."""
         for member in members:
-            self.queue.put_back_refused(member, plugins, now, waits_for=plugins, together=True, cause=Cause.CAPACITY)
+            self.queue.put_back_refused(
+                member, plugins, now, waits_for=plugins, together=True, cause=Cause.CAPACITY, has_nomination=kept
+            )
 
 
 def fed(*names: str, group: PodGroup = THREE, now: float = 0.0) -> Fed:
@@ -551,6 +555,7 @@ def tries_of(
     churn: bool = False,
     beside: bool = False,
     namespaces: Sequence[str] = ("default",),
+    kept: bool = False,
 ) -> Counter[str]:
     """
     Have groups of two refused again and again, each in so many seconds; return how often each was tried.
@@ -589,8 +594,8 @@ def tries_of(
         assert len(members) == 2
         tries[name] += 1
         now += seconds
-        world.put_back(members, now)
-        world.queue.groups.charge(queued.pod.namespace, 0, seconds, now)
+        world.put_back(members, now, kept=kept)
+        world.queue.groups.charge(queued.pod.group.key, 0, seconds, now)
         if churn:
             for member in "ab":
                 world.lose(f"{name}-{member}", now)
@@ -608,9 +613,11 @@ def test_groups_in_vain_use_a_twentieth_of_the_time(groups: int, seconds: float,
     assert max(tries.values()) - min(tries.values()) <= 2
 
 
-def test_groups_in_vain_of_forty_namespaces_leave_half_of_the_time() -> None:
-    """Others could have none; each has its turn all the same."""
-    tries = tries_of(Fed(), 40, seconds=0.1, until=400.0, namespaces=[f"n{number}" for number in range(40)])
+@pytest.mark.parametrize("kept", [False, True])
+def test_forty_groups_in_vain_that_pay_apart_leave_half_of_the_time(kept: bool) -> None:
+    """In a namespace each, or while the victims of each end; others could have none. Each has its turn all the same."""
+    namespaces = ["default" if kept else f"n{number}" for number in range(40)]
+    tries = tries_of(Fed(), 40, seconds=0.1, until=400.0, namespaces=namespaces, kept=kept)
     assert 0.4 < tries.total() * 0.1 / 400.0 < 0.55
     assert max(tries.values()) - min(tries.values()) <= 2
 
@@ -624,7 +631,7 @@ def test_a_single_pod_waits_for_one_attempt_of_a_namespace(churn: bool) -> None:
 def test_the_only_member_that_its_group_needs_takes_no_turn() -> None:
     """It is decided like any pod, however long the groups of its namespace have taken in vain."""
     world = Fed()
-    world.queue.groups.charge("default", 0, 9.0, 0.0)
+    world.queue.groups.charge(TRAIN, 0, 9.0, 0.0)
     world.see("a", 0.0, PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "serve"), least=1, expected=1))
     assert popped(world.queue, 0.0).pod.name == "a"
 
@@ -633,7 +640,7 @@ def test_a_group_whose_attempt_took_little_is_tried_again_soon() -> None:
     """A millisecond is paid back in twenty; other namespaces do not wait, and neither do pods without a group."""
     world = fed("a", "b", "c")
     world.refuse(0.0)
-    world.queue.groups.charge("default", 0, 0.001, 0.0)
+    world.queue.groups.charge(TRAIN, 0, 0.001, 0.0)
     other = PodGroup(GroupKey(Dialect.COSCHEDULING, "other", "train"), least=2, expected=2)
     for name in ("single", "x", "y"):
         world.see(name, group=None if name == "single" else other)
@@ -688,10 +695,10 @@ def test_no_event_is_evaluated_while_a_group_is_tried() -> None:
 def test_a_group_waits_for_no_turn_of_lower_priority(kept: str) -> None:
     """Nor for any, while space is kept for a member: others were evicted for it."""
     world = fed("a", "b", "c")
-    world.queue.groups.charge("default", -1, 9.0, 0.0)
+    world.queue.groups.charge(TRAIN, -1, 9.0, 0.0)
     members = world.trial(0.0)
     assert names(members) == {"a", "b", "c"}
-    world.queue.groups.charge("default", 0, 9.0, 0.0)
+    world.queue.groups.charge(TRAIN, 0, 9.0, 0.0)
     for member in members:
         world.queue.put_back_refused(
             member, FIT, 0.0, waits_for=FIT, together=True, has_nomination=member.pod.name == kept
@@ -705,7 +712,7 @@ def test_a_group_whose_victims_end_pays_for_itself() -> None:
     world = fed("a", "b", "c")
     for member in world.trial(0.0):
         world.queue.put_back_refused(member, FIT, 0.0, waits_for=FIT, together=True, has_nomination=True)
-    world.queue.groups.wait_for_victims(TRAIN, 0.1, 0.0)
+    world.queue.groups.charge(TRAIN, 0, 0.1, 0.0)
     for name in ("x", "y"):
         world.see(name, group=PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "other"), least=2, expected=2))
     assert names(world.trial(0.0)) == {"x", "y"}
@@ -718,7 +725,7 @@ def test_a_group_whose_victims_end_pays_for_itself() -> None:
 def test_no_turn_is_further_away_than_five_minutes() -> None:
     """Nor the next one than ten seconds: an attempt took a minute, as the machine stood still, and 300 groups wait."""
     world = Fed()
-    world.queue.groups.charge("default", 0, 60.0, 0.0)
+    world.queue.groups.charge(TRAIN, 0, 60.0, 0.0)
     for number in range(300):
         world.see(f"{number}", group=PodGroup(GroupKey(Dialect.COSCHEDULING, "default", f"{number}"), expected=1))
     while world.queue.next_time() == -math.inf:
@@ -730,7 +737,7 @@ def test_no_turn_is_further_away_than_five_minutes() -> None:
 def test_few_pods_are_put_off_in_one_step() -> None:
     """A thousand members that have to wait for their turn are looked at in many calls, and the next one is due."""
     world = Fed()
-    world.queue.groups.charge("default", 0, 1.0, 0.0)
+    world.queue.groups.charge(TRAIN, 0, 1.0, 0.0)
     many = PodGroup(TRAIN, least=1000, expected=1000)
     for number in range(1000):
         world.see(f"{number}", group=many)
