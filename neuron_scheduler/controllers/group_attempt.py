@@ -63,7 +63,7 @@ class GroupAttempts:
         adopting = self.attempts.preemption_executor.adopt_each((queued, *companions), self.attempts.profiles)
         await run_in_turns(adopting, self.clock, pause)
         await anyio.lowlevel.checkpoint()  # what follows takes milliseconds for thousands of members
-        started, commitments = self.clock(), list[Commitment]()
+        started, commitments, held_count = self.clock(), list[Commitment](), 0
         members = [member for member in (queued, *companions) if self.queue.holds(member)]
         try:
             gang = gang_of(self.cluster, [member.pod for member in members])
@@ -77,6 +77,7 @@ class GroupAttempts:
                 commitments = await run_in_turns(self._assume_group(members, found, gang, started), self.clock, pause)
             else:
                 after = await self._make_room(members, gang, found, profile, pause, is_waiting=is_waiting)
+                held_count = sum(each.held for each in after.values())
                 steps = self._put_group_back(members, gang, found, after, started, is_waiting=is_waiting)
                 await run_in_turns(steps, self.clock, pause)
         except ChangedError:
@@ -84,9 +85,9 @@ class GroupAttempts:
         except Exception as error:  # noqa: BLE001 - it is one group's error
             for member in members:
                 self.attempts.handle_crash(member, error)
-        helped = len(commitments) + sum(member.is_preempting for member in members)
-        seconds = (1 - helped / max(len(members), 1)) * (self.clock() - started)
-        if seconds:
+        in_vain = 1 - (len(commitments) or held_count) / max(len(members), 1)
+        if in_vain:
+            seconds = in_vain * (self.clock() - started)
             self.queue.groups.charge(key, queued.pod.priority, seconds, self.clock())
         self.fence.of_groups.update((commitment.pod.uid, commitment) for commitment in commitments)
 

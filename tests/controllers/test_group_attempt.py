@@ -544,8 +544,8 @@ async def test_a_group_waits_for_victims_that_are_leaving_already() -> None:
             assert world.cluster.nominees_among({"uid-m0", "uid-m1"}) == {"uid-m0", "uid-m1"}
             with at_the_end_of_a_plan(lambda: setattr(world, "now", 0.1)):
                 world.end(victims[0])
-                await until(lambda: world.queue.groups.not_before(KEY, world.now) == pytest.approx(2.1))
-            world.now = 2.2
+                await until(lambda: world.queue.groups.not_before(KEY, world.now) == pytest.approx(0.3))
+            world.now = 0.4
             world.end(victims[1])
             await until(lambda: len(world.nodes) == 2)
     assert len(searches) == 1
@@ -580,9 +580,7 @@ async def test_an_attempt_that_binds_nobody_is_paid_back(end: str) -> None:
             raise RuntimeError(end)
 
     async def search(_: Jobs, members: list[QueuedPod], *__: object) -> Mapping[str, PostFilter]:
-        for member in members:
-            member.is_preempting = end == "evicts"
-        return {}
+        return {member.pod.uid: PostFilter(held=True) for member in members if end == "evicts"}
 
     async with running(world):
         with at_the_end_of_a_plan(happen), mock.patch.object(Jobs, "post_filter_group", search):

@@ -16,6 +16,7 @@ from neuron_scheduler.cluster.rows.pod_info import NO_POD_INFOS, PodInfo
 from neuron_scheduler.model.neuron_request import Unit
 from neuron_scheduler.model.node import Node
 from neuron_scheduler.model.pod import HostPort, Pod
+from neuron_scheduler.model.pod_group import PodGroup
 from neuron_scheduler.model.resources import NOTHING, PODS, Resources
 from neuron_scheduler.model.volumes import NO_STORAGE, HeldVolume, NodeStorage
 from neuron_scheduler.neuron.annotations import alloc_time_of
@@ -366,8 +367,10 @@ def _with_pods(
     )
 
 
-def without_nomination(node_info: NodeInfo, uid: str) -> NodeInfo:
-    others = tuple([nomination for nomination in node_info.nominations if nomination.pod.uid != uid])
+def without_nomination(node_info: NodeInfo, uid: str, group: PodGroup | None = None) -> NodeInfo:
+    """Return the row without what is nominated for a pod, and for the others of its group, if one is named."""
+    key = group.key if group is not None else ""
+    others = tuple([n for n in node_info.nominations if n.pod.uid != uid and (n.pod.group and n.pod.group.key) != key])
     return node_info if len(others) == len(node_info.nominations) else attrs.evolve(node_info, nominations=others)
 
 

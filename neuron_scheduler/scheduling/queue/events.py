@@ -336,7 +336,7 @@ def _has_member(node_info: NodeInfo, kind: RefusalKind) -> bool:
 
 def _may_take(node_info: NodeInfo, pod: Pod, kind: RefusalKind) -> bool:
     """Return whether a node may take a refused pod beside the others for which space is kept there."""
-    others = without_nomination(node_info, pod.uid).with_nominated(pod.priority)
+    others = without_nomination(node_info, pod.uid, pod.group).with_nominated(pod.priority)
     return is_acceptable(kind.hint_input, others)
 
 

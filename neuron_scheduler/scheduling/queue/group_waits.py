@@ -7,8 +7,8 @@ the others wait as long: it may be created again.
 
 An attempt that binds and evicts nobody is paid back: what it took, twenty times over, passes before the next attempt at
 a group of the same namespace, if that has no higher priority. The groups of a namespace take turns, so each waits for
-its own turn only once. One for which others were evicted, and whose room is kept, pays for itself alone. If many have
-something to pay back it is twice their number, so that they leave half of the time together.
+its own turn only once. One for which others were evicted, and whose room is kept, pays for itself alone, only twice as
+long. If many have something to pay back it is twice their number, so that they leave half of the time together.
 """
 
 from collections.abc import Iterator
@@ -156,10 +156,10 @@ class GroupWaits:
             self._debts[name] = {each: debt for each, debt in debts.items() if debt[0] > now}
             if not self._debts[name]:
                 del self._debts[name]
-        owed = self._debts.setdefault(self._payer_of(key), {})
+        owed = self._debts.setdefault(payer := self._payer_of(key), {})
         paid, before = owed.get(priority, (now, 0.0))
-        others = 2 * sum(map(len, self._debts.values())) * min(seconds, LONGEST_PAUSE / 2)
-        pause = max(min(PAYBACK * seconds, LONGEST_PAUSE), others)
+        shared = 2 * (1 + sum(map(len, self._debts.values()))) * min(seconds, LONGEST_PAUSE / 2)
+        pause = shared if payer is key else max(min(PAYBACK * seconds, LONGEST_PAUSE), shared)
         owed[priority] = max(paid + pause - before, now + pause), pause
 
     def _payer_of(self, key: GroupKey) -> GroupKey | str:

@@ -272,8 +272,8 @@ class SchedulingQueue:
 
         By default that is one that refused it; any event may help if it `waits_for` none. Such an event may have come
         since the pod was popped. One that `is_preempting` waits for its release first. What refuses this pod refuses
-        all pods of its signature, unless it is `alone`. Members that are refused `together`, and keep no space, are a
-        line for each kind of them.
+        all pods of its signature, unless it is `alone`. Members that are refused `together` are a line for each kind of
+        them, those that keep space apart.
         """
         if not self.holds(queued):
             return
@@ -287,10 +287,11 @@ class SchedulingQueue:
         queued.is_preempting = is_preempting
         queued.missed |= self._in_flight.may_help(queued.pod, kind, self._view.node)
         self._move(queued, Place.UNSCHEDULABLE)
-        if alone or is_preempting or has_nomination or queued.missed or BINDER in plugins:
+        if alone or is_preempting or (has_nomination and not together) or queued.missed or BINDER in plugins:
             self._unschedulable.add(queued, (queued.pod.uid,), kind)
         elif together and queued.pod.group is not None:
-            self._unschedulable.add(queued, (queued.pod.group, signature_of(queued.pod, frozenset())), kind)
+            shared = (queued.pod.group, signature_of(queued.pod, frozenset()), has_nomination)
+            self._unschedulable.add(queued, shared, kind)
         else:
             self._unschedulable.add(queued, signature_of(queued.pod, awaited), kind)
         if queued.missed:
