@@ -252,11 +252,9 @@ class LeaderElector:
         try:
             record = await write(new, within=self.renew_deadline)
         except ApiError as error:
-            if error.status != 409:
+            if error.status != 409 or not error.reason:  # without a reason it is a proxy's answer, which does not count
                 raise
-            # Without a reason it is a proxy's answer, which does not count; or an earlier write of ours arrived late.
-            self._claimed = claimed or not error.reason
-            await anyio.sleep(self.retry_period * JITTER * self.random())
+            self._claimed = claimed  # or an earlier write of ours arrived late
             return False
         self._note(record)
         self._renewed_at = sent_at

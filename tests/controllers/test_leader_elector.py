@@ -348,6 +348,25 @@ async def test_release_survives_cancellation_and_failure() -> None:
     assert not await other.release()
 
 
+async def test_who_loses_a_race_for_the_lease_waits_for_the_winner_from_then_on() -> None:
+    """It reads the Lease at once: the winner's time counts from the moment at which we see it."""
+
+    def win(verb: str) -> None:
+        if verb == "create":
+            memory.put(Record("other", 3600))
+
+    memory = Memory(before=win)
+    loser = candidate(memory, retry_period=3600, random=lambda: 1.0)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(loser.acquire)
+        with anyio.fail_after(PATIENCE):
+            while loser.holder != "other":
+                await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+
+    assert memory.calls[:3] == ["get", "create", "get"]
+
+
 @pytest.mark.parametrize("page", [False, True], ids=["cut off", "answered by a proxy"])
 async def test_a_lease_taken_by_a_write_without_an_answer_is_given_back(*, page: bool) -> None:
     """The write succeeded, and we never knew; the next holder need not wait for the expiry. A page has no reason."""
