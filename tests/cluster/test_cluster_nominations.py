@@ -1,12 +1,15 @@
 """Nominations, and the cluster under overlays."""
 
 import attrs
+import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, evictable, without_pod, without_pods
 from neuron_scheduler.cluster.view import View
+from neuron_scheduler.model.resources import NEURON_DEVICE
+from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.filters import WithNominated, nodes_with_nominations
 from neuron_scheduler.scheduling.plugins.node_resources_fit import free_of
 from neuron_scheduler.scheduling.preemption.search import WithoutLowerPriority
@@ -48,6 +51,18 @@ def test_a_placed_pod_needs_no_nomination() -> None:
         place(attrs.evolve(pending, node_name="b"))
         assert cluster.nomination(pending.uid) is None
     assert not any(row.nominations for row in cluster.view.rows())
+
+
+@pytest.mark.parametrize(("devices", "used"), [(4, 8), (12, 12)])
+def test_who_leaves_for_a_nominated_pod_is_not_counted_beside_it(devices: int, used: int) -> None:
+    """A pod must fit now and once the victims have left, not beside both; its cores are free now."""
+    row = cluster_of([node("n", "trn1.32xlarge")], [pod("victim", on="n", devices=8, ids=range(8))]).node("n")
+    assert row is not None
+    cores = CoreMask((1 << 2 * devices) - 1)
+    kept = Nomination(pod("p", devices=devices, priority=3), cores, frozenset({"uid-victim"}))
+    row = attrs.evolve(row, nominations=(kept,)).with_nominated(3)
+    assert row.used[NEURON_DEVICE] == used
+    assert row.free_cores == CoreMask((1 << 32) - (1 << 2 * used))
 
 
 def test_a_removed_node_loses_its_nominations() -> None:

@@ -206,19 +206,20 @@ class NodeInfo:
         return row
 
     def with_nominated(self, priority: int) -> "NodeInfo":
-        """
-        Return the row with the nominated pods of this priority or a higher one; computed once for a row and a priority.
-        """
+        """Return the row with the nominated pods of this priority or a higher one; kept for each priority."""
         if not self.nominations:
             return self
         key = ("with_nominated", priority)
         row: NodeInfo | None = self.answers.get(key)
         if row is None:
-            row = self
+            row, victims = self, set[str]()
             for nomination in self.nominations:
                 pod = nomination.pod
                 if pod.priority >= priority and pod.uid not in self.pod_infos:
                     row = with_pod(row, PodInfo(pod, cores=nomination.cores, volumes=nomination.volumes))
+                    victims |= nomination.victims & self.pod_infos.keys()
+            if victims:  # of each resource counts what is used now, or once they have left, if that is more
+                row = attrs.evolve(row, used=dict(Counter(self.used) | Counter(without_pods(row, victims).used)))
             if row is not self:
                 self.answers[key] = row
         return row

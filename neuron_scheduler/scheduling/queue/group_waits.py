@@ -8,7 +8,8 @@ the others wait as long: it may be created again.
 An attempt that binds and evicts nobody is paid back: what it took, twenty times over, passes before the next attempt at
 a group of the same namespace, if that has no higher priority. The groups of a namespace take turns, so each waits for
 its own turn only once. One for which others were evicted, and whose room is kept, pays for itself alone, only twice as
-long. If many have something to pay back it is twice their number, so that they leave half of the time together.
+long. If many of a namespace pay it is twice what all of them took, times the number of such namespaces: together they
+leave half of the time.
 """
 
 from collections.abc import Iterator
@@ -73,14 +74,14 @@ class GroupWaits:
         ending: the groups whose members are being evicted, because they cannot run with fewer: the rest is held.
         untold: the held groups that have changed since their members were told, and since when one waits.
         _debts: by payer and priority, when the time that groups used in vain is paid back and those that wait have
-            had their turns; and the seconds of a pause, for the last attempt and for each of these turns.
+            had their turns; the seconds of a pause, for the last attempt and for each of these turns; and its seconds.
     """
 
     groups: Groups
     ending: set[GroupKey] = attrs.field(factory=set, init=False)
     untold: dict[GroupKey, float] = attrs.field(factory=dict, init=False)
     _waiting: dict[GroupKey, _WaitingGroup] = attrs.field(factory=dict)
-    _debts: dict[GroupKey | str, dict[int, tuple[float, float]]] = attrs.field(factory=dict)
+    _debts: dict[tuple[str, GroupKey | None], dict[int, tuple[float, float, float]]] = attrs.field(factory=dict)
 
     def join(self, queued: QueuedPod, key: GroupKey, now: float) -> None:
         waiting, group = self._waiting.get(key), self.groups.group(key)
@@ -138,9 +139,8 @@ class GroupWaits:
         if is_less_needed:
             waiting.placed = placed
         is_completed = waiting.complete and not was_complete
-        return waiting.held != held or (
-            not held and (is_less_needed or is_completed or waiting.count < count or waiting.least != least)
-        )
+        is_worth_a_try = is_less_needed or is_completed or waiting.count < count or waiting.least != least
+        return waiting.held != held or (not held and is_worth_a_try)
 
     def note_try(self, key: GroupKey, *, is_refused: bool, has_room: bool = False) -> None:
         """Note that a group is tried, or that it was refused as a whole, and whether space is kept for a member."""
@@ -152,19 +152,20 @@ class GroupWaits:
 
     def charge(self, key: GroupKey, priority: int, seconds: float, now: float) -> None:
         """Have the part of a group's attempt paid back that was for members that get nothing."""
-        for name, debts in [*self._debts.items()]:
-            self._debts[name] = {each: debt for each, debt in debts.items() if debt[0] > now}
-            if not self._debts[name]:
-                del self._debts[name]
+        live = {payer: {p: debt for p, debt in owed.items() if debt[0] > now} for payer, owed in self._debts.items()}
+        self._debts = {payer: owed for payer, owed in live.items() if owed}
         owed = self._debts.setdefault(payer := self._payer_of(key), {})
-        paid, before = owed.get(priority, (now, 0.0))
-        shared = 2 * (1 + sum(map(len, self._debts.values()))) * min(seconds, LONGEST_PAUSE / 2)
-        pause = shared if payer is key else max(min(PAYBACK * seconds, LONGEST_PAUSE), shared)
-        owed[priority] = max(paid + pause - before, now + pause), pause
+        paid, before, _ = owed.pop(priority, (now, 0.0, 0.0))
+        seconds = min(seconds, LONGEST_PAUSE / 2)
+        beside = [owed.values() for (namespace, _), owed in self._debts.items() if namespace == key.namespace]
+        used = seconds + sum(took for debts in beside for _, _, took in debts)
+        shared = 2 * len({namespace for namespace, _ in self._debts}) * used
+        pause = shared if payer[1] else max(min(PAYBACK * seconds, LONGEST_PAUSE), shared)
+        owed[priority] = max(paid + pause - before, now + pause), pause, seconds
 
-    def _payer_of(self, key: GroupKey) -> GroupKey | str:
+    def _payer_of(self, key: GroupKey) -> tuple[str, GroupKey | None]:
         """Return who pays for a group: its namespace, or it alone if others were evicted for it, and room is kept."""
-        return key if key in self._waiting and self._waiting[key].has_room else key.namespace
+        return key.namespace, key if key in self._waiting and self._waiting[key].has_room else None
 
     def put_off(self, key: GroupKey, until: float) -> None:
         """Try a group no earlier: a member whose attempt ended in an error has its backoff."""
@@ -175,14 +176,14 @@ class GroupWaits:
         """Return when a group that could be tried now may be tried; one that may take its turn has had it."""
         waiting, owed = self._waiting[key], self._debts.get(self._payer_of(key), {})
         priority = next(iter(waiting.pods.values())).pod.priority
-        paid, pause = max((debt for each, debt in owed.items() if each >= priority), default=(0.0, 0.0))
+        paid, pause, took = max((debt for each, debt in owed.items() if each >= priority), default=(0.0, 0.0, 0.0))
         if waiting.not_before > now:
             return waiting.not_before
         if 0.0 < waiting.turn <= now:
             waiting.turn = 0.0
         elif not waiting.turn and paid > now:
             waiting.turn = min(paid, now + LONGEST_WAIT_FOR_TURN)
-            owed[priority] = waiting.turn + pause, pause
+            owed[priority] = waiting.turn + pause, pause, took
         return waiting.turn
 
     def counts(self) -> dict[str, int]:

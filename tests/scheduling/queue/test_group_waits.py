@@ -747,3 +747,25 @@ def test_few_pods_are_put_off_in_one_step() -> None:
         calls += 1
         assert world.queue.count(Place.BACKOFF) <= calls * 64
     assert (world.queue.count(Place.BACKOFF), calls) == (1000, 16)
+
+
+def test_groups_of_another_namespace_double_a_pause_however_many_they_are() -> None:
+    """Those of the same namespace add what their last attempts took: half of the time is shared by namespaces."""
+    world, key = Fed(), TRAIN
+    for number in range(200):
+        key = GroupKey(Dialect.COSCHEDULING, ("others", "mine")[number % 2], f"g{number}")
+        world.see(f"m{number}", group=PodGroup(key, least=1, expected=1), namespace=key.namespace)
+        world.put_back(world.trial(0.0), 0.0, kept=True)
+        world.queue.groups.charge(key, 0, 0.01 if number < 199 else 0.5, 0.0)
+    assert world.queue.groups.not_before(key, 0.0) == pytest.approx(2 * 2 * (99 * 0.01 + 0.5))
+
+
+def test_a_group_whose_room_is_kept_pays_twice_what_each_attempt_took() -> None:
+    """Its own earlier attempts, which it has paid back, do not count again."""
+    world, now = fed("a", "b", "c"), 0.0
+    for _ in range(3):
+        world.put_back(world.trial(now), now, kept=True)
+        world.queue.groups.charge(TRAIN, 0, 1.0, now)
+        world.queue.note(GONE)
+        assert world.queue.pop(now + 1.99) is None
+        now += 2.0
