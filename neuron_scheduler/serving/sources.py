@@ -14,7 +14,7 @@ from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 
-STANDBY: Final = "This replica is on standby: it sees the cluster as the active one does, and has decided nothing."
+STANDBY: Final = "This replica is on standby: it counts the space kept for waiting pods as free. Ask the active one."
 BESIDE_KUBE_SCHEDULER: Final = (
     "kube-scheduler decides this pod: only what it asks neuron-scheduler about is considered here, which is Neuron"
     " devices, their nodes, and the resources of pods that are about to be bound."
