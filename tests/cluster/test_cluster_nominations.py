@@ -8,7 +8,7 @@ from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination, evictable, without_pod, without_pods
 from neuron_scheduler.cluster.view import View
-from neuron_scheduler.model.resources import NEURON_DEVICE
+from neuron_scheduler.model.resources import CPU as CPU_NAME, NEURON_DEVICE
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.filters import WithNominated, nodes_with_nominations
 from neuron_scheduler.scheduling.plugins.node_resources_fit import free_of
@@ -63,6 +63,16 @@ def test_who_leaves_for_a_nominated_pod_is_not_counted_beside_it(devices: int, u
     row = attrs.evolve(row, nominations=(kept,)).with_nominated(3)
     assert row.used[NEURON_DEVICE] == used
     assert row.free_cores == CoreMask((1 << 32) - (1 << 2 * used))
+
+
+def test_nominated_pods_come_one_after_the_other_as_their_victims_leave() -> None:
+    """Of two with victims of their own the first may be there while the second waits; victims they share leave once."""
+    row = cluster_of([node("n", cpu=16_000)], [pod("a", on="n", cpu=5000), pod("b", on="n", cpu=10_000)]).node("n")
+    assert row is not None
+    first, second = pod("first", cpu=6000, priority=3), pod("second", cpu=4000, priority=3)
+    for of_second, used in ((frozenset({"uid-b"}), 16_000), (frozenset({"uid-a"}), 20_000)):
+        kept = (Nomination(first, victims=frozenset({"uid-a"})), Nomination(second, victims=of_second))
+        assert attrs.evolve(row, nominations=kept).with_nominated(3).used[CPU_NAME] == used
 
 
 def test_a_removed_node_loses_its_nominations() -> None:

@@ -212,16 +212,16 @@ class NodeInfo:
         key = ("with_nominated", priority)
         row: NodeInfo | None = self.answers.get(key)
         if row is None:
-            row, victims = self, set[str]()
+            row, used, left = self, Counter(self.used), {*self.pod_infos}
             for nomination in self.nominations:
-                pod = nomination.pod
+                pod, gone = nomination.pod, nomination.victims & left
                 if pod.priority >= priority and pod.uid not in self.pod_infos:
                     row = with_pod(row, PodInfo(pod, cores=nomination.cores, volumes=nomination.volumes))
-                    victims |= nomination.victims & self.pod_infos.keys()
-            if victims:  # of each resource counts what is used now, or once they have left, if that is more
-                row = attrs.evolve(row, used=dict(Counter(self.used) | Counter(without_pods(row, victims).used)))
+                    freed = sum((Counter({**self.pod_infos[uid].pod.requests, PODS: 1}) for uid in gone), Counter())
+                    used += Counter({**pod.requests, PODS: 1}) - freed  # none comes before its victims have gone
+                    left -= gone
             if row is not self:
-                self.answers[key] = row
+                row = self.answers[key] = attrs.evolve(row, used=dict(used))
         return row
 
 

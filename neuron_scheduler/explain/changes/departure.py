@@ -8,7 +8,7 @@ higher priority than the pod; then if fewer pods that are not terminating alread
 criteria (budgets, priorities, age). Next come the fewest pods of other namespaces, which the reader can rarely end, and
 then the pods that hold least.
 
-The set is small, but it need not be the smallest: the search is cut off after `_MOST_ASKED` nodes, and a note says so.
+The set is small, but it need not be the smallest: the search ends after `_MOST_COUNTED` nodes, and a note says so.
 """
 
 from collections import defaultdict
@@ -30,8 +30,8 @@ from neuron_scheduler.scheduling.preemption.victims import Cost, Incoming, Victi
 
 MOST_GONE: Final = 32
 """Pods in one set: the end of more is nothing to suggest."""
-_MOST_ASKED: Final = 64
-"""Nodes about which the filters are asked."""
+_MOST_COUNTED: Final = 1024
+"""Nodes on which what pods hold is counted; one about which the filters are asked, too, is as much work as 16."""
 _ABOVE_ALL: Final = 1 << 32
 """More than any priority."""
 _CUT_OFF: Final = "The search for pods to delete was cut off; fewer pods may do, or those of another node."
@@ -83,20 +83,19 @@ def find_leavers(refused: RefusedPod) -> Generator[None, None, tuple[Leavers | N
     """Return a node and the pods of it after whose end it takes the pod, or None; and whether the search is cut off."""
     ending = DepartureRules(refused.pod, refused.profile, refused.disruption_allowance)
     best: tuple[Slot, Victims] | None = None
-    asked_about = 0
+    left = _MOST_COUNTED
     for slot in slots_of(_helpful_nodes(refused)):
         limit = None if best is None else ending.cost(best[1])
         found = yield from victims_on(refused.cluster, slot, ending, below=_ABOVE_ALL, limit=limit)
         if isinstance(found, Victims) and found.pods:
             best = slot, found
-        asked_about += found is not None  # counting alone shows that most nodes have no better pods
-        if asked_about == _MOST_ASKED:
+        left -= 1 if found is None else 16  # counting alone shows that most nodes have no better pods
+        if left <= 0:
             break
         yield
-    is_cut_off = asked_about == _MOST_ASKED
     if best is None or len(best[1].pods) > MOST_GONE:
-        return None, is_cut_off
-    return (refused.cluster.view.row(best[0]), best[1].pods), is_cut_off
+        return None, left <= 0
+    return (refused.cluster.view.row(best[0]), best[1].pods), left <= 0
 
 
 def _helpful_nodes(refused: RefusedPod) -> NodeSet:

@@ -31,8 +31,7 @@ from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.neuron_shortage import amount
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.what_if import fresh_nodes_that_take, prepare_for_fresh
-from neuron_scheduler.scheduling.groups.gang import Gang, GroupPlan, GroupRefusal, neuron_total_of
-from neuron_scheduler.scheduling.groups.plan import plan_group
+from neuron_scheduler.scheduling.groups.gang import Gang, GroupRefusal, neuron_total_of
 from neuron_scheduler.scheduling.groups.regions import without_pod_terms
 from neuron_scheduler.scheduling.plugins import neuron_topology
 from neuron_scheduler.scheduling.plugins.node_resources_fit import allocatable_of
@@ -110,9 +109,9 @@ def group_changes(
     end = yield from end_of_evicted(group)
     if end is not None:
         return (end,), ()
-    of_members = yield from changes_of_members(group)
     fewer = yield from _fewer_members(group, refused.fitting)
     nodes = yield from _new_nodes(group)
+    of_members = yield from changes_of_members(group)
     found = (*of_members, *(change for change in (fewer, nodes) if change is not None))
     return found, () if found or gang.still_to_come else (NONE_FOR_GROUP,)
 
@@ -129,8 +128,7 @@ def _fewer_members(group: RefusedGroup, fitting: int) -> Generator[None, None, S
         group=attrs.evolve(gang.group, least=placed + fitting, expected=placed + fitting),
         waiting=tuple(pod for pod in gang.waiting if pod.uid not in left_out),
     )
-    plan = yield from plan_group(group.cluster.fork(), smaller, group.profile, IndexWarmup())
-    if not isinstance(plan, GroupPlan):
+    if not (yield from group.plan(group.cluster.fork(), smaller)):
         return None
     members, label = count_text(placed + fitting, "member"), ""
     if gang.group.key.dialect is Dialect.COSCHEDULING and gang.group.least:
@@ -145,36 +143,33 @@ def _new_nodes(group: RefusedGroup) -> Generator[None, None, SuggestedChange | N
         return None
     yield from IndexWarmup().prepare(cluster, member, profile)
     for fresh in (yield from fitting_new_nodes(cluster, member, profile, group.gang.group.topology))[:MOST_TYPES]:
-        fewest = yield from _fewest(group, fresh)
-        if fewest:
+        if fewest := (yield from _fewest(group, fresh)):
             return _sentence(group.gang, fresh, fewest, seen=not group.error.new_node_cannot_help)
     return None
 
 
 def _fewest(group: RefusedGroup, fresh: FreshNode) -> Generator[None, None, int]:
     """Return with how many new nodes the group fits: a whole UltraServer, or at most one a member; 0 if it does not."""
-    gang = group.gang
+    gang, found = group.gang, 0
     whole = ULTRASERVER_SIZES.get(gang.group.topology, 0)
-    low, high = (whole - 1, whole) if whole else (0, gang.missing_count + gang.still_to_come)
-    if not (yield from _fits_with(group, fresh, high)):
-        return 0
-    while high - low > 1:
-        middle = (low + high) // 2
-        if (yield from _fits_with(group, fresh, middle)):
-            high = middle
-        else:
-            low = middle
-    return high
+    number = whole or gang.missing_count + gang.still_to_come
+    while (whole or 1) <= number <= group.left and (used := (yield from _used_of(group, fresh, number))):
+        found = min(number, whole or used)
+        number = found - 1
+    return found
 
 
-def _fits_with(group: RefusedGroup, fresh: FreshNode, number: int) -> Generator[None, None, bool]:
+def _used_of(group: RefusedGroup, fresh: FreshNode, number: int) -> Generator[None, None, int]:
+    """Return how many of so many new nodes the group's plan needs; 0 if it does not fit."""
     fork, topology = group.cluster.fork(), group.gang.group.topology
     if topology:
         fresh = attrs.evolve(fresh, node=attrs.evolve(fresh.node, labels={**fresh.node.labels, topology: _NEW}))
     for each in range(1, number + 1):
         join(fork, fresh, each)
         yield
-    return isinstance((yield from plan_group(fork, group.gang, group.profile, IndexWarmup())), GroupPlan)
+    plan = yield from group.plan(fork, group.gang)
+    nodes = {taken.decision.node_name for taken in plan.members} if plan else set[str]()
+    return sum(group.cluster.node(name) is None for name in nodes) + bool(plan) * group.gang.still_to_come
 
 
 def _sentence(gang: Gang, fresh: FreshNode, number: int, *, seen: bool) -> SuggestedChange:

@@ -5,7 +5,7 @@ TOLERATION: all tolerate the taints of some node, the fewest first.
 
 SELECTOR: all drop keys of the node selector, or requirements of the required node affinity, as few as suffice.
 
-DEPARTURE: pods of several nodes end or are evicted. Members are placed one by one as single pods; for each one that
+DEPARTURE: pods of up to four nodes end or are evicted. Members are placed one by one as single pods; for each one that
 does not fit, the pods of one node are chosen as for a single pod. So the set may be larger than needed.
 
 Each is offered only if the scheduler's own plan then places the group.
@@ -34,31 +34,37 @@ from neuron_scheduler.scheduling.groups.plan import plan_group
 from neuron_scheduler.scheduling.groups.regions import without_pod_terms
 
 MOST_TRIED: Final = 4
-"""Changes of a kind, since a plan takes long."""
+"""Changes of a kind, since a plan takes long; nodes that lose pods."""
+MOST_PLANNED: Final = 4000
+"""Members in all plans for one answer."""
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class RefusedGroup:
     """
     A refused group in its cluster.
 
     Attributes:
         cluster: a fork that nobody changes.
+        left: how many more members may be planned.
     """
 
     cluster: Cluster
     gang: Gang
     profile: Profile
     error: FitError
+    left: int = attrs.field(default=MOST_PLANNED, init=False)
 
-    def refused_member(self, cluster: Cluster, pod: Pod) -> RefusedPod:
-        return RefusedPod(cluster, pod, self.profile, self.error)
+    def plan(self, fork: Cluster, gang: Gang) -> Generator[None, None, GroupPlan | None]:
+        """Return the plan for the group on a fork; None if too few members fit, or if too many were planned before."""
+        self.left -= len(gang.waiting)
+        found = (yield from plan_group(fork, gang, self.profile, IndexWarmup())) if self.left >= 0 else None
+        return found if isinstance(found, GroupPlan) else None
 
     def plan_with(self, change: Callable[[Pod], Pod]) -> Generator[None, None, GroupPlan | None]:
-        """Return the plan for the group with all waiting members changed; None if too few fit."""
+        """Return the plan for the group with all waiting members changed."""
         changed = attrs.evolve(self.gang, waiting=tuple(map(change, self.gang.waiting)))
-        plan = yield from plan_group(self.cluster.fork(), changed, self.profile, IndexWarmup())
-        return plan if isinstance(plan, GroupPlan) else None
+        return (yield from self.plan(self.cluster.fork(), changed))
 
 
 def end_of_evicted(group: RefusedGroup) -> Generator[None, None, SuggestedChange | None]:
@@ -76,10 +82,10 @@ def _end_of(group: RefusedGroup, gone: Sequence[Leavers]) -> Generator[None, Non
     without = group.cluster.fork()
     for pod in (pod for _, pods in gone for pod in pods):
         without.remove_pod(pod.uid)
-    plan = (yield from plan_group(without, group.gang, group.profile, IndexWarmup())) if gone else None
-    if not isinstance(plan, GroupPlan):
+    if not gone or not (yield from group.plan(without, group.gang)):
         return None
-    return departure(group.refused_member(group.cluster, group.gang.waiting[0]), gone, ("the group", "fits"))
+    refused = RefusedPod(group.cluster, group.gang.waiting[0], group.profile, group.error)
+    return departure(refused, gone, ("the group", "fits"))
 
 
 def changes_of_members(group: RefusedGroup) -> Generator[None, None, list[SuggestedChange]]:
@@ -99,8 +105,8 @@ def _departure(group: RefusedGroup) -> Generator[None, None, SuggestedChange | N
         alone = without_pod_terms(member)
         if isinstance((yield from placer.place(alone, group.profile)), Decision):
             continue
-        found, _ = yield from find_leavers(group.refused_member(trial, alone))
-        if found is None or sum(len(pods) for _, pods in (*gone, found)) > MOST_GONE:
+        found, _ = yield from find_leavers(RefusedPod(trial, alone, group.profile, group.error))
+        if found is None or len(gone) == MOST_TRIED or sum(len(pods) for _, pods in (*gone, found)) > MOST_GONE:
             return None
         gone.append(found)
         for pod in found[1]:
@@ -112,7 +118,7 @@ def _departure(group: RefusedGroup) -> Generator[None, None, SuggestedChange | N
 
 def _toleration(group: RefusedGroup) -> Generator[None, None, SuggestedChange | None]:
     member = without_pod_terms(group.gang.waiting[0])
-    sets = yield from pod_spec.tolerable_taints(group.refused_member(group.cluster, member))
+    sets = yield from pod_spec.tolerable_taints(RefusedPod(group.cluster, member, group.profile, group.error))
     for taints in sets[:MOST_TRIED]:
         if (yield from group.plan_with(partial(pod_spec.with_tolerations, taints=taints))):
             return pod_spec.toleration(member, taints, " in all members: the group then fits")

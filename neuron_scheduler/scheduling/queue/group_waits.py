@@ -157,9 +157,9 @@ class GroupWaits:
         owed = self._debts.setdefault(payer := self._payer_of(key), {})
         paid, before, _ = owed.pop(priority, (now, 0.0, 0.0))
         seconds = min(seconds, LONGEST_PAUSE / 2)
-        beside = [owed.values() for (namespace, _), owed in self._debts.items() if namespace == key.namespace]
-        used = seconds + sum(took for debts in beside for _, _, took in debts)
-        shared = 2 * len({namespace for namespace, _ in self._debts}) * used
+        debts = [(who, took) for who, owed in self._debts.items() for p, (*_, took) in owed.items() if p >= priority]
+        used = seconds + sum(took for (namespace, _), took in debts if namespace == key.namespace)
+        shared = 2 * len({key.namespace, *(namespace for (namespace, _), _ in debts)}) * used
         pause = shared if payer[1] else max(min(PAYBACK * seconds, LONGEST_PAUSE), shared)
         owed[priority] = max(paid + pause - before, now + pause), pause, seconds
 

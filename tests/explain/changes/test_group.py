@@ -76,6 +76,22 @@ def test_pods_of_several_nodes_leave() -> None:
     assert ChangeKind.DEPARTURE not in by_kind(explained(nodes[:3], of_group(3), many))
 
 
+def test_what_would_let_a_large_group_in_is_found_in_few_steps() -> None:
+    """Members are planned a few times over, and few nodes are emptied: an answer has eight seconds."""
+    nodes = [node(f"n{i}", TRN2) for i in range(300)]
+    others = [pod(f"o{i}", devices=16, on=f"n{i}", ids=range(16)) for i in range(296)]
+    members, steps = of_group(64), 0
+    explaining = explain_pod(cluster_with(nodes, members, others), members[-1], PROFILE)
+    try:
+        while True:
+            next(explaining)
+            steps += 1
+    except StopIteration as end:
+        answer: Explanation = end.value
+    assert steps < 4000
+    assert by_kind(answer)[ChangeKind.NEW_NODE].sentence.startswith("Add 60 nodes of type")
+
+
 def test_all_members_tolerate_a_taint_or_drop_a_selector() -> None:
     """As few as the plan for the whole group needs; a node without the taint is of no use to the others."""
     taint = Taint("team", Effect.NO_SCHEDULE, "a")

@@ -211,6 +211,15 @@ def test_a_search_that_is_cut_off() -> None:
     assert any("was cut off" in note for note in notes)
 
 
+def test_a_search_on_a_full_fleet_is_cut_off() -> None:
+    """What pods hold is counted on a thousand nodes at most, and the best of these are offered."""
+    nodes = [trn1(f"n{i}") for i in range(1030)]
+    bound = [pod(f"p{i}", on=f"n{i}", devices=16, ids=range(16)) for i in range(1030)]
+    found, notes = answer(nodes, bound, pod(devices=16))
+    assert ChangeKind.DEPARTURE in found
+    assert any("was cut off" in note for note in notes)
+
+
 def test_more_pods_than_anybody_would_end() -> None:
     """A node that would have to lose very many pods is no suggestion."""
     bound = [pod(f"p{i}", on="n", cpu=100) for i in range(100)]

@@ -750,8 +750,9 @@ def test_few_pods_are_put_off_in_one_step() -> None:
 
 
 def test_groups_of_another_namespace_double_a_pause_however_many_they_are() -> None:
-    """Those of the same namespace add what their last attempts took: half of the time is shared by namespaces."""
+    """Those of the same namespace add what their last attempts took; lower priorities count as little as their pods."""
     world, key = Fed(), TRAIN
+    world.queue.groups.charge(GroupKey(Dialect.COSCHEDULING, "lower", "g"), -1, 1.0, 0.0)
     for number in range(200):
         key = GroupKey(Dialect.COSCHEDULING, ("others", "mine")[number % 2], f"g{number}")
         world.see(f"m{number}", group=PodGroup(key, least=1, expected=1), namespace=key.namespace)
