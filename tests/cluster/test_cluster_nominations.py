@@ -65,14 +65,21 @@ def test_who_leaves_for_a_nominated_pod_is_not_counted_beside_it(devices: int, u
     assert row.free_cores == CoreMask((1 << 32) - (1 << 2 * used))
 
 
-def test_nominated_pods_come_one_after_the_other_as_their_victims_leave() -> None:
+A, B = frozenset({"uid-a"}), frozenset({"uid-b"})
+
+
+@pytest.mark.parametrize(
+    ("victims", "used"), [((A, B), 16), ((A, A), 20), ((B, B), 15), ((A, A | B), 16), ((A | B, A), 19)]
+)
+def test_nominated_pods_come_one_after_the_other_as_their_victims_leave(
+    victims: tuple[frozenset[str], frozenset[str]], used: int
+) -> None:
     """Of two with victims of their own the first may be there while the second waits; victims they share leave once."""
     row = cluster_of([node("n", cpu=16_000)], [pod("a", on="n", cpu=5000), pod("b", on="n", cpu=10_000)]).node("n")
     assert row is not None
-    first, second = pod("first", cpu=6000, priority=3), pod("second", cpu=4000, priority=3)
-    for of_second, used in ((frozenset({"uid-b"}), 16_000), (frozenset({"uid-a"}), 20_000)):
-        kept = (Nomination(first, victims=frozenset({"uid-a"})), Nomination(second, victims=of_second))
-        assert attrs.evolve(row, nominations=kept).with_nominated(3).used[CPU_NAME] == used
+    nominated = (pod("first", cpu=6000, priority=3), pod("second", cpu=4000, priority=3))
+    kept = tuple(Nomination(each, victims=uids) for each, uids in zip(nominated, victims, strict=True))
+    assert attrs.evolve(row, nominations=kept).with_nominated(3).used[CPU_NAME] == 1000 * used
 
 
 def test_a_removed_node_loses_its_nominations() -> None:

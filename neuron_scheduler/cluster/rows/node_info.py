@@ -5,7 +5,7 @@ Frozen: a change makes a new row. Pods are added and removed only here, so the c
 same sums. A *headless* row has pods and no node object: it keeps the sums and takes no pod.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Mapping
 from operator import attrgetter
 from typing import Any, Final, TypeVar
@@ -213,13 +213,16 @@ class NodeInfo:
         row: NodeInfo | None = self.answers.get(key)
         if row is None:
             row, used, left = self, Counter(self.used), {*self.pod_infos}
+            asked = defaultdict[frozenset[str], Counter[str]](Counter)
             for nomination in self.nominations:
-                pod, gone = nomination.pod, nomination.victims & left
+                pod = nomination.pod
                 if pod.priority >= priority and pod.uid not in self.pod_infos:
                     row = with_pod(row, PodInfo(pod, cores=nomination.cores, volumes=nomination.volumes))
-                    freed = sum((Counter({**self.pod_infos[uid].pod.requests, PODS: 1}) for uid in gone), Counter())
-                    used += Counter({**pod.requests, PODS: 1}) - freed  # none comes before its victims have gone
-                    left -= gone
+                    asked[nomination.victims].update({**pod.requests, PODS: 1})
+            for victims, more in asked.items():  # none comes before its victims have gone
+                freed = (Counter({**self.pod_infos[uid].pod.requests, PODS: 1}) for uid in victims & left)
+                used += more - sum(freed, Counter())
+                left -= victims
             if row is not self:
                 row = self.answers[key] = attrs.evolve(row, used=dict(used))
         return row

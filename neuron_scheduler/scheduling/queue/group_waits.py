@@ -188,10 +188,6 @@ class GroupWaits:
 
     def counts(self) -> dict[str, int]:
         """Return how many groups are held because they have too few members, and how many are refused."""
-        counts = {"held": 0, "refused": 0}
-        for waiting in self._waiting.values():
-            if waiting.held:
-                counts["held"] += 1
-            elif any(queued.place is Place.UNSCHEDULABLE for queued in waiting.pods.values()):
-                counts["refused"] += 1
-        return counts
+        waiting = self._waiting.values()
+        refused = sum(any(q.place is Place.UNSCHEDULABLE for q in w.pods.values()) for w in waiting if not w.held)
+        return {"held": sum(w.held for w in waiting), "refused": refused}
