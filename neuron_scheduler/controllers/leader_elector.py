@@ -255,6 +255,8 @@ class LeaderElector:
             if error.status != 409 or not error.reason:  # without a reason it is a proxy's answer, which does not count
                 raise
             self._claimed = claimed  # or an earlier write of ours arrived late
+            await self._look()  # the winner's time counts from now
+            await anyio.sleep(self.retry_period * JITTER * self.random())
             return False
         self._note(record)
         self._renewed_at = sent_at

@@ -16,7 +16,7 @@ from neuron_scheduler.kube.writes.lease import Record
 from neuron_scheduler.model.annotations import EXTENDER_ADDRESS
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.errors import ApiError, LeaseLostError, UnreachableError
-from tests.support.leases import Memory
+from tests.support.leases import CONFLICT, Memory
 from tests.support.patience import PATIENCE
 from tests.telemetry.test_logs import _logging_as_before  # noqa: F401 - a fixture that every test here uses
 
@@ -348,23 +348,24 @@ async def test_release_survives_cancellation_and_failure() -> None:
     assert not await other.release()
 
 
-async def test_who_loses_a_race_for_the_lease_waits_for_the_winner_from_then_on() -> None:
-    """It reads the Lease at once: the winner's time counts from the moment at which we see it."""
+@pytest.mark.parametrize("winner", ["other", ""])
+async def test_who_loses_a_race_for_the_lease_looks_at_once_and_then_waits(winner: str) -> None:
+    """The winner's time counts from the moment at which we see it; a webhook may answer 409, and nobody has won."""
 
     def win(verb: str) -> None:
         if verb == "create":
-            memory.put(Record("other", 3600))
+            memory.put(Record(winner, 3600) if winner else None)
+            raise CONFLICT
 
     memory = Memory(before=win)
     loser = candidate(memory, retry_period=3600, random=lambda: 1.0)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(loser.acquire)
-        with anyio.fail_after(PATIENCE):
-            while loser.holder != "other":
-                await anyio.lowlevel.checkpoint()
+        for _ in range(100):
+            await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()
 
-    assert memory.calls[:3] == ["get", "create", "get"]
+    assert (memory.calls, loser.holder) == (["get", "create", "get"], winner)
 
 
 @pytest.mark.parametrize("page", [False, True], ids=["cut off", "answered by a proxy"])

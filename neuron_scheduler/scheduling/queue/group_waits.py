@@ -169,8 +169,7 @@ class GroupWaits:
 
     def put_off(self, key: GroupKey, until: float) -> None:
         """Try a group no earlier: a member whose attempt ended in an error has its backoff."""
-        waiting = self._waiting[key]
-        waiting.not_before = max(waiting.not_before, until)
+        self._waiting[key].not_before = max(self._waiting[key].not_before, until)
 
     def not_before(self, key: GroupKey, now: float) -> float:
         """Return when a group that could be tried now may be tried; one that may take its turn has had it."""
