@@ -46,6 +46,7 @@ from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.contract import PluginName, PodRefusal, Refusal
 from neuron_scheduler.scheduling.plugins.neuron_topology import free_units_of
 from neuron_scheduler.scheduling.preemption.nominations import turn_text
+from neuron_scheduler.scheduling.preemption.search import priorities_on
 
 DELETED: Final = "The pod is being deleted, so no scheduler gives it a node."
 SCHEDULER_NAME: Final = "scheduler_name"
@@ -482,3 +483,4 @@ def warm_up(cluster: Cluster, pod: Pod, profile: Profile) -> Iterator[None]:
     warmup = IndexWarmup()
     yield from warmup.prepare(cluster, pod, profile)
     yield from warmup.prepare_refusal(cluster, pod, profile)
+    yield from cluster.view.prepare(lambda view: view.postings(priorities_on))

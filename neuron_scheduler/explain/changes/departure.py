@@ -8,12 +8,13 @@ higher priority than the pod; then if fewer pods that are not terminating alread
 criteria (budgets, priorities, age). Next come the fewest pods of other namespaces, which the reader can rarely end, and
 then the pods that hold least.
 
-The set is small, but it need not be the smallest: the search ends after `_MOST_COUNTED` nodes, and a note says so.
+The set need not be the smallest: the search ends after `_MOST_COUNTED` nodes, lowest priorities first, with a note.
 """
 
 from collections import defaultdict
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Final, cast
 
 import attrs
 
@@ -26,6 +27,7 @@ from neuron_scheduler.explain.changes.refused_pod import RefusedPod, SearchStep,
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import clip, count_text, few
 from neuron_scheduler.scheduling.cycle.neuron_shortage import request_text
+from neuron_scheduler.scheduling.preemption.search import priorities_on
 from neuron_scheduler.scheduling.preemption.victims import Cost, Incoming, Victims, by_importance, victims_on
 
 MOST_GONE: Final = 32
@@ -83,8 +85,9 @@ def find_leavers(refused: RefusedPod) -> Generator[None, None, tuple[Leavers | N
     """Return a node and the pods of it after whose end it takes the pod, or None; and whether the search is cut off."""
     ending = DepartureRules(refused.pod, refused.profile, refused.disruption_allowance)
     best: tuple[Slot, Victims] | None = None
-    left = _MOST_COUNTED
-    for slot in slots_of(_helpful_nodes(refused)):
+    order, nodes, left = refused.cluster.view.postings(priorities_on), _helpful_nodes(refused), _MOST_COUNTED
+    parts = [*map(order.get, sorted(cast(Collection[int], order.values))), less(nodes, order.keyed)]
+    for slot in chain.from_iterable(slots_of(nodes & part) for part in parts):
         limit = None if best is None else ending.cost(best[1])
         found = yield from victims_on(refused.cluster, slot, ending, below=_ABOVE_ALL, limit=limit)
         if isinstance(found, Victims) and found.pods:

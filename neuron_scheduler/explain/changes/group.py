@@ -105,19 +105,19 @@ def group_changes(
     cluster.groups.put(pod)
     for member in gang.waiting:
         cluster.clear_nomination(member.uid)
-    group = RefusedGroup(cluster, gang, profile, refused.reason)
+    group = RefusedGroup(cluster, gang, profile, refused)
     end = yield from end_of_evicted(group)
     if end is not None:
         return (end,), ()
-    fewer = yield from _fewer_members(group, refused.fitting)
+    fewer = yield from _fewer_members(group)
     nodes = yield from _new_nodes(group)
     of_members = yield from changes_of_members(group)
     found = (*of_members, *(change for change in (fewer, nodes) if change is not None))
-    return found, () if found or gang.still_to_come else (NONE_FOR_GROUP,)
+    return found, () if found or gang.still_to_come or group.left <= 0 else (NONE_FOR_GROUP,)
 
 
-def _fewer_members(group: RefusedGroup, fitting: int) -> Generator[None, None, SuggestedChange | None]:
-    gang = group.gang
+def _fewer_members(group: RefusedGroup) -> Generator[None, None, SuggestedChange | None]:
+    gang, fitting = group.gang, group.refusal.fitting
     placed, missing = len(gang.placed), gang.missing_count
     largest = [pod for pod in gang.waiting if neuron_total_of(pod) == neuron_total_of(gang.waiting[0])]
     left_out = {pod.uid for pod in largest[len(largest) - (len(gang.waiting) - fitting) :]}
@@ -144,7 +144,7 @@ def _new_nodes(group: RefusedGroup) -> Generator[None, None, SuggestedChange | N
     yield from IndexWarmup().prepare(cluster, member, profile)
     for fresh in (yield from fitting_new_nodes(cluster, member, profile, group.gang.group.topology))[:MOST_TYPES]:
         if fewest := (yield from _fewest(group, fresh)):
-            return _sentence(group.gang, fresh, fewest, seen=not group.error.new_node_cannot_help)
+            return _sentence(group.gang, fresh, fewest, seen=not group.refusal.reason.new_node_cannot_help)
     return None
 
 
@@ -154,8 +154,7 @@ def _fewest(group: RefusedGroup, fresh: FreshNode) -> Generator[None, None, int]
     whole = ULTRASERVER_SIZES.get(gang.group.topology, 0)
     number = whole or gang.missing_count + gang.still_to_come
     while (whole or 1) <= number <= group.left and (used := (yield from _used_of(group, fresh, number))):
-        found = min(number, whole or used)
-        number = found - 1
+        number = (found := min(number, whole or used)) - 1
     return found
 
 

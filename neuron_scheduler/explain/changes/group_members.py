@@ -5,8 +5,8 @@ TOLERATION: all tolerate the taints of some node, the fewest first.
 
 SELECTOR: all drop keys of the node selector, or requirements of the required node affinity, as few as suffice.
 
-DEPARTURE: pods of up to four nodes end or are evicted. Members are placed one by one as single pods; for each one that
-does not fit, the pods of one node are chosen as for a single pod. So the set may be larger than needed.
+DEPARTURE: pods of several nodes end or are evicted, if at most four members lack room. For each member that does not
+fit as a single pod, those of one node are chosen as for a single pod. So the set may be larger than needed.
 
 Each is offered only if the scheduler's own plan then places the group.
 """
@@ -27,14 +27,14 @@ from neuron_scheduler.model.wording import few
 from neuron_scheduler.neuron.catalog import family_of
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup, asks_much
 from neuron_scheduler.scheduling.cycle.profile import Profile
-from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, FitError
+from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
 from neuron_scheduler.scheduling.cycle.what_if import Placer
-from neuron_scheduler.scheduling.groups.gang import Gang, GroupPlan
+from neuron_scheduler.scheduling.groups.gang import Gang, GroupPlan, GroupRefusal
 from neuron_scheduler.scheduling.groups.plan import plan_group
 from neuron_scheduler.scheduling.groups.regions import without_pod_terms
 
 MOST_TRIED: Final = 4
-"""Changes of a kind, since a plan takes long; nodes that lose pods."""
+"""Changes of a kind, since a plan takes long; members for which pods leave."""
 MOST_PLANNED: Final = 4000
 """Members in all plans for one answer."""
 
@@ -52,13 +52,13 @@ class RefusedGroup:
     cluster: Cluster
     gang: Gang
     profile: Profile
-    error: FitError
+    refusal: GroupRefusal
     left: int = attrs.field(default=MOST_PLANNED, init=False)
 
     def plan(self, fork: Cluster, gang: Gang) -> Generator[None, None, GroupPlan | None]:
         """Return the plan for the group on a fork; None if too few members fit, or if too many were planned before."""
+        found = (yield from plan_group(fork, gang, self.profile, IndexWarmup())) if self.left > 0 else None
         self.left -= len(gang.waiting)
-        found = (yield from plan_group(fork, gang, self.profile, IndexWarmup())) if self.left >= 0 else None
         return found if isinstance(found, GroupPlan) else None
 
     def plan_with(self, change: Callable[[Pod], Pod]) -> Generator[None, None, GroupPlan | None]:
@@ -69,12 +69,10 @@ class RefusedGroup:
 
 def end_of_evicted(group: RefusedGroup) -> Generator[None, None, SuggestedChange | None]:
     """Return the end of the pods that are evicted for the group already, if it then fits."""
-    gone = list[Leavers]()
-    nominated = (member.nominated_node_name for member in group.gang.waiting)
-    for row in filter(None, map(group.cluster.node, dict.fromkeys(nominated))):
-        ending = [pod_info.pod for pod_info in row.pod_infos.values() if pod_info.pod.terminating]
-        gone += [(row, ending)] if ending else []
-    return (yield from _end_of(group, gone))
+    nominated = dict.fromkeys(member.nominated_node_name for member in group.gang.waiting)
+    rows = filter(None, map(group.cluster.node, nominated))
+    ending = ((row, [info.pod for info in row.pod_infos.values() if info.pod.terminating]) for row in rows)
+    return (yield from _end_of(group, [leavers for leavers in ending if leavers[1]]))
 
 
 def _end_of(group: RefusedGroup, gone: Sequence[Leavers]) -> Generator[None, None, SuggestedChange | None]:
@@ -84,29 +82,27 @@ def _end_of(group: RefusedGroup, gone: Sequence[Leavers]) -> Generator[None, Non
         without.remove_pod(pod.uid)
     if not gone or not (yield from group.plan(without, group.gang)):
         return None
-    refused = RefusedPod(group.cluster, group.gang.waiting[0], group.profile, group.error)
+    refused = RefusedPod(group.cluster, group.gang.waiting[0], group.profile, group.refusal.reason)
     return departure(refused, gone, ("the group", "fits"))
 
 
 def changes_of_members(group: RefusedGroup) -> Generator[None, None, list[SuggestedChange]]:
     """Return what was found, in the order of the kinds; yields whenever other tasks may run."""
-    if group.error.pod_reason or asks_much(group.gang.waiting[0]):
+    if group.refusal.reason.pod_reason or asks_much(group.gang.waiting[0]):
         return []
-    leave = yield from _departure(group)
-    tolerate = yield from _toleration(group)
-    drop = yield from _selector(group)
-    return [change for change in (leave, tolerate, drop) if change is not None]
+    found = [(yield from _departure(group)), (yield from _toleration(group)), (yield from _selector(group))]
+    return [change for change in found if change is not None]
 
 
 def _departure(group: RefusedGroup) -> Generator[None, None, SuggestedChange | None]:
-    gone, trial = list[Leavers](), group.cluster.fork()
-    placer = Placer(trial)
-    for member in group.gang.waiting[: group.gang.missing_count]:
+    gone, placer = list[Leavers](), Placer(trial := group.cluster.fork())
+    is_near = group.gang.missing_count - group.refusal.fitting <= MOST_TRIED
+    for member in group.gang.waiting[: group.gang.missing_count] if is_near else ():
         alone = without_pod_terms(member)
         if isinstance((yield from placer.place(alone, group.profile)), Decision):
             continue
-        found, _ = yield from find_leavers(RefusedPod(trial, alone, group.profile, group.error))
-        if found is None or len(gone) == MOST_TRIED or sum(len(pods) for _, pods in (*gone, found)) > MOST_GONE:
+        found, _ = yield from find_leavers(RefusedPod(trial, alone, group.profile, group.refusal.reason))
+        if found is None or sum(len(pods) for _, pods in (*gone, found)) > MOST_GONE:
             return None
         gone.append(found)
         for pod in found[1]:
@@ -118,7 +114,7 @@ def _departure(group: RefusedGroup) -> Generator[None, None, SuggestedChange | N
 
 def _toleration(group: RefusedGroup) -> Generator[None, None, SuggestedChange | None]:
     member = without_pod_terms(group.gang.waiting[0])
-    sets = yield from pod_spec.tolerable_taints(RefusedPod(group.cluster, member, group.profile, group.error))
+    sets = yield from pod_spec.tolerable_taints(RefusedPod(group.cluster, member, group.profile, group.refusal.reason))
     for taints in sets[:MOST_TRIED]:
         if (yield from group.plan_with(partial(pod_spec.with_tolerations, taints=taints))):
             return pod_spec.toleration(member, taints, " in all members: the group then fits")

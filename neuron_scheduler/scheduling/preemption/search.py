@@ -70,7 +70,7 @@ PERCENT_OF_NODES: Final = 10
 """Of the nodes that may fit, so many candidates are compared, at least the fewest (upstream's defaults)."""
 
 
-def _priorities(node_info: NodeInfo) -> Values:
+def priorities_on(node_info: NodeInfo) -> Values:
     return tuple(node_info.priorities)
 
 
@@ -82,7 +82,7 @@ class WithoutLowerPriority:
 
     @property
     def marks(self) -> Callable[[NodeInfo], Values]:
-        return _priorities
+        return priorities_on
 
     def changes(self, mark: Hashable) -> bool:
         return cast(int, mark) < self.below
@@ -257,7 +257,7 @@ def search(
     reason = _not_eligible(cluster, pod, nomination, helpful)
     if reason:
         return NoPreemption(f"preemption: {reason}", plugins=frozenset() if may_fit else against)
-    yield from cluster.view.prepare(lambda view: (view.postings(_priorities), view.postings(nomination_priorities)))
+    yield from cluster.view.prepare(lambda view: (view.postings(priorities_on), view.postings(nomination_priorities)))
     comparison = Comparison(helpful.bit_count())
     if crowded and _lower(cluster, pod.priority):
         yield from cluster.view.prepare(lambda view: _refusals_by_counting(view, pod, profile, NO_NODES, emptied=True))
@@ -392,7 +392,7 @@ def resolvable_nodes(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[Node
 
 
 def _lower(cluster: Cluster, priority: int) -> list[int]:
-    values = cluster.view.postings(_priorities).values
+    values = cluster.view.postings(priorities_on).values
     return sorted(value for value in values if isinstance(value, int) and value < priority)
 
 
@@ -416,7 +416,7 @@ def _with_room(
     with cluster.without_nomination(pod.uid):
         helpful, against = resolvable_nodes(cluster, pod, profile)
         comparison.plugins.update(against)
-        among = helpful & cluster.view.postings(_priorities).any_of(_lower(cluster, pod.priority))
+        among = helpful & cluster.view.postings(priorities_on).any_of(_lower(cluster, pod.priority))
         crowded = _refusals_by_counting(cluster.view, pod, profile, among, emptied=True) if is_crowded and among else []
         # Else plugins that count pods are asked node by node: the pods of other nodes stay.
         nodes, refusals = walk(

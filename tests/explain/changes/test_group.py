@@ -88,7 +88,7 @@ def test_what_would_let_a_large_group_in_is_found_in_few_steps() -> None:
             steps += 1
     except StopIteration as end:
         answer: Explanation = end.value
-    assert steps < 4000
+    assert steps < 1000
     assert by_kind(answer)[ChangeKind.NEW_NODE].sentence.startswith("Add 60 nodes of type")
 
 

@@ -212,11 +212,11 @@ def test_a_search_that_is_cut_off() -> None:
 
 
 def test_a_search_on_a_full_fleet_is_cut_off() -> None:
-    """What pods hold is counted on a thousand nodes at most, and the best of these are offered."""
+    """What pods hold is counted on a thousand nodes, those with pods of the lowest priority first."""
     nodes = [trn1(f"n{i}") for i in range(1030)]
-    bound = [pod(f"p{i}", on=f"n{i}", devices=16, ids=range(16)) for i in range(1030)]
+    bound = [whole(f"p{i}", f"n{i}", priority=1000 if i < 1029 else -1) for i in range(1030)]
     found, notes = answer(nodes, bound, pod(devices=16))
-    assert ChangeKind.DEPARTURE in found
+    assert found[ChangeKind.DEPARTURE].node_name == "n1029"
     assert any("was cut off" in note for note in notes)
 
 
