@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Optional, Self
 
 import attrs
 
+from neuron_scheduler.cluster.index.copy_on_write import SharedDict
 from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.rows.node_info import (
     Claimed,
@@ -82,7 +83,7 @@ class Cluster:
             lambda self: View(self.workloads, self.namespaces, self.volumes, self._table), takes_self=True
         ),
     )
-    _where: dict[str, str] = attrs.field(factory=dict)  # the name of the node, by the pod's uid
+    _where: SharedDict[str, str] = attrs.field(factory=SharedDict)  # the name of the node, by the pod's uid
     _assumed: set[str] = attrs.field(factory=set)
     _nominated_nodes: dict[str, str] = attrs.field(factory=dict)  # names, by the pod's uid
     ended_nominations: int = attrs.field(default=0, init=False)
@@ -281,8 +282,6 @@ class Cluster:
         return self._refresh(self.volumes.remove(storage))
 
     def fork(self) -> Self:
-        # The fork gets the old dictionary: after many removals the first copy is slow, and copies of a copy are fast.
-        where, self._where = self._where, dict(self._where)
         return type(self)(
             workloads=self.workloads.fork(),
             namespaces=self.namespaces.fork(),
@@ -291,7 +290,7 @@ class Cluster:
             placed_groups=self.placed_groups.fork(),
             budgets=self.budgets.fork(),
             table=self._table.fork(),
-            where=where,
+            where=self._where.copy(),
             assumed=set(self._assumed),
             nominated_nodes=dict(self._nominated_nodes),
         )

@@ -4,10 +4,14 @@ Values by key that a table and its forks share until one of them changes a value
 A question forks the cluster, and changes a few of a hundred thousand sets; copying all of them would be one long step.
 """
 
-from collections.abc import Callable
-from typing import Generic, Protocol, Self, TypeVar
+from collections.abc import Callable, Iterator, MutableMapping
+from itertools import chain
+from typing import Final, Generic, Protocol, Self, TypeVar
 
 import attrs
+
+PARTS: Final = 1024
+"""Of a table with an entry for each pod: a copy of all parts, or of one, is short."""
 
 
 class _Copyable(Protocol):
@@ -16,6 +20,7 @@ class _Copyable(Protocol):
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value", bound=_Copyable)
+_Item = TypeVar("_Item")
 
 
 @attrs.define(eq=False)
@@ -54,3 +59,32 @@ class CopyOnWrite(Generic[_Key, _Value]):
         by_key, self.by_key = self.by_key, dict(self.by_key)
         self._own = set()
         return type(self)(by_key, set())
+
+
+@attrs.define(eq=False)
+class SharedDict(MutableMapping[_Key, _Item]):
+    """A dictionary in parts, each of which is shared with the copies until one of them changes it."""
+
+    _parts: CopyOnWrite[int, dict[_Key, _Item]] = attrs.field(factory=CopyOnWrite)
+    _count: int = 0
+
+    def __getitem__(self, key: _Key) -> _Item:
+        return self._parts.by_key[hash(key) % PARTS][key]
+
+    def __setitem__(self, key: _Key, item: _Item) -> None:
+        part = self._parts.to_change(hash(key) % PARTS, dict)
+        self._count += key not in part
+        part[key] = item
+
+    def __delitem__(self, key: _Key) -> None:
+        del self._parts.to_change(hash(key) % PARTS, dict)[key]
+        self._count -= 1
+
+    def __iter__(self) -> Iterator[_Key]:
+        return chain.from_iterable(self._parts.by_key.values())
+
+    def __len__(self) -> int:
+        return self._count
+
+    def copy(self) -> Self:
+        return type(self)(self._parts.copy(), self._count)

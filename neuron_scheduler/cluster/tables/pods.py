@@ -9,7 +9,7 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 import attrs
 
 from neuron_scheduler.cluster.index.change_log import ChangeLog
-from neuron_scheduler.cluster.index.copy_on_write import CopyOnWrite
+from neuron_scheduler.cluster.index.copy_on_write import PARTS, CopyOnWrite, SharedDict
 from neuron_scheduler.cluster.index.indexes import FEW_PARTS
 from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.index.sums import AT_ONCE, Totals
@@ -18,6 +18,10 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator
 
 _MOST_LOGGED = 4096
+_MANY = 1024
+"""Uids in a posting from which it is kept in parts: a DaemonSet's has all nodes."""
+_Key = tuple[str, ...]
+_Uids = dict[str, None] | SharedDict[str, None]
 
 
 @attrs.frozen(cache_hash=True)
@@ -58,8 +62,8 @@ class PodTable(Totals[PodQuery, tuple[Slot, Pod, int]]):
     The postings' keys are (namespace, label, value) and (namespace,); the values are uids.
     """
 
-    _pods: dict[str, tuple[Pod, Slot]] = attrs.field(factory=dict)
-    _postings: CopyOnWrite[tuple[str, ...], dict[str, None]] = attrs.field(factory=CopyOnWrite)
+    _pods: SharedDict[str, tuple[Pod, Slot]] = attrs.field(factory=SharedDict)
+    _postings: CopyOnWrite[int, CopyOnWrite[_Key, _Uids]] = attrs.field(factory=CopyOnWrite)
     _namespaces: dict[str, None] = attrs.field(factory=dict)
     _log: ChangeLog[tuple[Slot, Pod, int]] = attrs.field(factory=ChangeLog)
 
@@ -71,7 +75,11 @@ class PodTable(Totals[PodQuery, tuple[Slot, Pod, int]]):
         self.remove(pod.uid)
         self._pods[pod.uid] = (pod, slot)
         for key in _keys(pod):
-            self._postings.to_change(key, dict)[pod.uid] = None
+            uids = (part := self._part(key)).to_change(key, dict)
+            uids[pod.uid] = None
+            if len(uids) == _MANY:
+                part.by_key[key] = many = SharedDict[str, None]()
+                many.update(uids)
         self._namespaces[pod.namespace] = None
         self._record(slot, pod, 1)
 
@@ -89,14 +97,11 @@ class PodTable(Totals[PodQuery, tuple[Slot, Pod, int]]):
 
     def fork(self) -> "PodTable":
         """Return an independent copy, which counts anew."""
-        pods, self._pods = self._pods, dict(self._pods)  # as in `Cluster.fork`
-        return PodTable(pods=pods, postings=self._postings.copy(), namespaces=dict(self._namespaces))
+        return PodTable(pods=self._pods.copy(), postings=self._postings.copy(), namespaces=dict(self._namespaces))
 
     def _count(self, definition: PodQuery) -> Generator[None, None, dict[Slot, int]]:
         uids, numbers = list(self._candidates(definition)), dict[Slot, int]()
-        pods = self._pods  # as they are now, in less time than a list takes
-        if len(uids) > AT_ONCE:
-            self._pods = dict(pods)  # as in `Cluster.fork`
+        pods = self._pods.copy() if len(uids) > AT_ONCE else self._pods  # as they are now
         for count, uid in enumerate(uids):
             if count and count % AT_ONCE == 0:
                 yield
@@ -122,7 +127,7 @@ class PodTable(Totals[PodQuery, tuple[Slot, Pod, int]]):
         ]
         namespaces = definition.namespaces
         if namespaces is None and not equalities:
-            return self._pods.keys()
+            return self._pods
         if not isinstance(namespaces, frozenset):
             namespaces = frozenset(n for n in self._namespaces if namespaces is None or n in namespaces)
         if len(namespaces) == 1:
@@ -131,20 +136,25 @@ class PodTable(Totals[PodQuery, tuple[Slot, Pod, int]]):
 
     def _smallest(self, namespace: str, equalities: Sequence[tuple[str, str]]) -> Collection[str]:
         return min(
-            (
-                self._postings.by_key.get(key, {})
-                for key in ((namespace,), *((namespace, *equality) for equality in equalities))
-            ),
+            (self._posting(key) for key in ((namespace,), *((namespace, *equality) for equality in equalities))),
             key=len,
         )
 
+    def _part(self, key: _Key) -> CopyOnWrite[_Key, _Uids]:
+        """Return the part of the postings that has a key, to be changed."""
+        return self._postings.to_change(hash(key) % PARTS, CopyOnWrite)
+
+    def _posting(self, key: _Key) -> _Uids:
+        part = self._postings.by_key.get(hash(key) % PARTS)
+        return {} if part is None else part.by_key.get(key, {})
+
     def _unpost(self, pod: Pod) -> None:
         for key in _keys(pod):
-            uids = self._postings.to_change(key, dict)
+            uids = self._part(key).to_change(key, dict)
             del uids[pod.uid]
             if not uids:
-                self._postings.remove(key)
-        if (pod.namespace,) not in self._postings.by_key:
+                self._part(key).remove(key)
+        if not self._posting((pod.namespace,)):
             del self._namespaces[pod.namespace]
 
     def _record(self, slot: Slot, pod: Pod, change: int) -> None:
@@ -154,7 +164,7 @@ class PodTable(Totals[PodQuery, tuple[Slot, Pod, int]]):
                 self._log.append((slot, pod, 0), most=_MOST_LOGGED)
 
 
-def _keys(pod: Pod) -> Iterator[tuple[str, ...]]:
+def _keys(pod: Pod) -> Iterator[_Key]:
     yield (pod.namespace,)
     for key, value in pod.labels.items():
         yield (pod.namespace, key, value)

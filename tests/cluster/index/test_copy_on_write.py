@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from neuron_scheduler.cluster.index.copy_on_write import CopyOnWrite
+from neuron_scheduler.cluster.index.copy_on_write import CopyOnWrite, SharedDict
 from tests.support.thoroughness import examples
 
 Nested = CopyOnWrite[str, CopyOnWrite[str, dict[str, int]]]
@@ -36,3 +36,20 @@ def test_each_sees_its_own_changes_only(seed: int) -> None:
                 table.to_change(key, CopyOnWrite).to_change(inner, dict)[name] = step
                 expected.setdefault(key, {}).setdefault(inner, {})[name] = step
         assert [plain(table) for table, _ in family] == [expected for _, expected in family]
+
+
+@pytest.mark.parametrize("seed", range(examples(20)))
+def test_dictionaries_that_share_their_parts(seed: int) -> None:
+    dice = Random(seed)
+    family: list[tuple[SharedDict[str, int], dict[str, int]]] = [(SharedDict(), {})]
+    for step in range(3000):
+        shared, expected = dice.choice(family)
+        key = str(dice.randrange(2000))
+        match dice.randrange(100):
+            case 0:
+                family = [*family[-3:], (shared.copy(), dict(expected))]
+            case choice if choice < 30:
+                assert shared.pop(key, None) == expected.pop(key, None)
+            case _:
+                shared[key] = expected[key] = step
+    assert all((dict(shared), len(shared)) == (expected, len(expected)) for shared, expected in family)
