@@ -63,8 +63,8 @@ def _once_for_equal(arithmetic: Arithmetic) -> Arithmetic:
             usage, node = node_info.neuron_usage, node_info.node
             if usage.unknown_holders:  # one of them is named
                 return sentence(slot, node_info, reasons)
-            figures = (*map(node.allocatable.get, names), *map(node_info.used.get, names))
-            key = (*reasons, node_info.machine, usage.free, figures)
+            figures = map(node.allocatable.get, names), map(node_info.used.get, names)
+            key = (reasons, node_info.machine, usage.free, *figures[0], *figures[1])
             text = made.get(key)
             if text is None:
                 text = made[key] = sentence(slot, node_info, reasons)

@@ -39,6 +39,7 @@ from neuron_scheduler.scheduling.plugins.node_resources_fit import allocatable_o
 NONE_FOR_GROUP: Final = (
     "No number of new nodes of one type, no smaller group, and no end of other pods was found with which it fits."
 )
+_CUT_OFF: Final = "The group is large: not all that might let it in was tried."
 MOST_TYPES: Final = 3
 """Types of new nodes that are tried for a group."""
 _IF: Final = " The cluster has no such node, so its cpu, memory, labels and taints were not checked."
@@ -109,11 +110,13 @@ def group_changes(
     end = yield from end_of_evicted(group)
     if end is not None:
         return (end,), ()
-    fewer = yield from _fewer_members(group)
     nodes = yield from _new_nodes(group)
+    fewer = yield from _fewer_members(group)
     of_members = yield from changes_of_members(group)
     found = (*of_members, *(change for change in (fewer, nodes) if change is not None))
-    return found, () if found or gang.still_to_come or group.left <= 0 else (NONE_FOR_GROUP,)
+    if group.left <= 0:
+        return found, (_CUT_OFF,)
+    return found, () if found or gang.still_to_come else (NONE_FOR_GROUP,)
 
 
 def _fewer_members(group: RefusedGroup) -> Generator[None, None, SuggestedChange | None]:
@@ -150,11 +153,14 @@ def _new_nodes(group: RefusedGroup) -> Generator[None, None, SuggestedChange | N
 
 def _fewest(group: RefusedGroup, fresh: FreshNode) -> Generator[None, None, int]:
     """Return with how many new nodes the group fits: a whole UltraServer, or at most one a member; 0 if it does not."""
-    gang, found = group.gang, 0
-    whole = ULTRASERVER_SIZES.get(gang.group.topology, 0)
-    number = whole or gang.missing_count + gang.still_to_come
-    while (whole or 1) <= number <= group.left and (used := (yield from _used_of(group, fresh, number))):
-        number = (found := min(number, whole or used)) - 1
+    gang = group.gang
+    missing, whole, found = gang.missing_count, ULTRASERVER_SIZES.get(gang.group.topology, 0), 0
+    for most in dict.fromkeys((missing - group.refusal.fitting, missing)):  # those that fit may have to move
+        number = whole or most + gang.still_to_come
+        while number >= (whole or 1) and (used := (yield from _used_of(group, fresh, number))):
+            number = (found := min(number, whole or used)) - 1
+        if found:
+            break
     return found
 
 

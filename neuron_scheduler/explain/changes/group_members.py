@@ -80,6 +80,7 @@ def _end_of(group: RefusedGroup, gone: Sequence[Leavers]) -> Generator[None, Non
     without = group.cluster.fork()
     for pod in (pod for _, pods in gone for pod in pods):
         without.remove_pod(pod.uid)
+        yield
     if not gone or not (yield from group.plan(without, group.gang)):
         return None
     refused = RefusedPod(group.cluster, group.gang.waiting[0], group.profile, group.refusal.reason)

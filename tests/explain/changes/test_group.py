@@ -78,7 +78,7 @@ def test_pods_of_several_nodes_leave() -> None:
 
 def test_what_would_let_a_large_group_in_is_found_in_few_steps() -> None:
     """Members are planned a few times over, and few nodes are emptied: an answer has eight seconds."""
-    nodes = [node(f"n{i}", TRN2) for i in range(300)]
+    nodes = [node(f"n{i}", TRN2, labels={ULTRASERVER_4: f"u{i // 4}"}) for i in range(300)]
     others = [pod(f"o{i}", devices=16, on=f"n{i}", ids=range(16)) for i in range(296)]
     members, steps = of_group(64), 0
     explaining = explain_pod(cluster_with(nodes, members, others), members[-1], PROFILE)

@@ -212,10 +212,11 @@ def test_a_search_that_is_cut_off() -> None:
 
 
 def test_a_search_on_a_full_fleet_is_cut_off() -> None:
-    """What pods hold is counted on a thousand nodes, those with pods of the lowest priority first."""
+    """What pods hold is counted on a thousand nodes, first where pods with Neuron of the lowest priority make room."""
     nodes = [trn1(f"n{i}") for i in range(1030)]
-    bound = [whole(f"p{i}", f"n{i}", priority=1000 if i < 1029 else -1) for i in range(1030)]
-    found, notes = answer(nodes, bound, pod(devices=16))
+    bound = [whole(f"p{i}", f"n{i}", priority=1000 if i < 1029 else 9) for i in range(1030)]
+    logs = [pod(f"log{i}", on=f"n{i}", cpu=50, owner=Owner("apps/v1", "DaemonSet", "log")) for i in range(1030)]
+    found, notes = answer(nodes, [*bound, *logs], pod(devices=16))
     assert found[ChangeKind.DEPARTURE].node_name == "n1029"
     assert any("was cut off" in note for note in notes)
 
