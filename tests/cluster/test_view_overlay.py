@@ -187,3 +187,21 @@ def test_where_much_has_changed_a_derived_index_is_derived_again(evaluated: list
         cluster.put_pod(pod(f"p{number}", on=f"n{number + 1}", cpu=100))
     check(cluster, WithNominated(9), definition)
     assert len(evaluated) <= 4 * indexes._PATIENCE  # while it followed, and once more
+
+
+def test_where_little_has_changed_a_preparation_reads_the_changes(evaluated: list[NodeInfo]) -> None:
+    """A search for a group removes the pods of another one, and asks again: not about all rows."""
+    cluster = some_nominations(1000, 900)
+    view = cluster.view.with_overlay(WithNominated(9))
+
+    def prepare() -> None:
+        for _ in view.prepare(lambda view: ask(view, NUMBERS_OF_ROWS[0])):
+            pass
+
+    prepare()
+    for number in range(200):
+        cluster.put_pod(pod(f"p{number}", on=f"n{number}", cpu=100))
+    evaluated.clear()
+    prepare()
+    assert 200 <= len(evaluated) <= 400
+    check(cluster, WithNominated(9), NUMBERS_OF_ROWS[0])

@@ -4,14 +4,14 @@ Values by key that a table and its forks share until one of them changes a value
 A question forks the cluster, and changes a few of a hundred thousand sets; copying all of them would be one long step.
 """
 
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 from typing import Final, Generic, Protocol, Self, TypeVar
 
 import attrs
 
 PARTS: Final = 1024
-"""Of a table with an entry for each pod: a copy of all parts, or of one, is short."""
+"""Of a dictionary with an entry for each pod: a copy of all parts, or of one, is short."""
 
 
 class _Copyable(Protocol):
@@ -62,11 +62,15 @@ class CopyOnWrite(Generic[_Key, _Value]):
 
 
 @attrs.define(eq=False)
-class SharedDict(MutableMapping[_Key, _Item]):
+class SharedDict(Collection[_Key], Generic[_Key, _Item]):
     """A dictionary in parts, each of which is shared with the copies until one of them changes it."""
 
     _parts: CopyOnWrite[int, dict[_Key, _Item]] = attrs.field(factory=CopyOnWrite)
     _count: int = 0
+
+    def get(self, key: _Key) -> _Item | None:
+        part = self._parts.by_key.get(hash(key) % PARTS)
+        return None if part is None else part.get(key)
 
     def __getitem__(self, key: _Key) -> _Item:
         return self._parts.by_key[hash(key) % PARTS][key]
@@ -76,9 +80,14 @@ class SharedDict(MutableMapping[_Key, _Item]):
         self._count += key not in part
         part[key] = item
 
-    def __delitem__(self, key: _Key) -> None:
-        del self._parts.to_change(hash(key) % PARTS, dict)[key]
+    def pop(self, key: _Key, default: None) -> _Item | None:
+        if key not in self:
+            return default
         self._count -= 1
+        return self._parts.to_change(hash(key) % PARTS, dict).pop(key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._parts.by_key.get(hash(key) % PARTS, ())
 
     def __iter__(self) -> Iterator[_Key]:
         return chain.from_iterable(self._parts.by_key.values())

@@ -177,8 +177,12 @@ class Indexes(Generic[Row]):
 
     def prepare_derived(self, derived: Derived, index_type: type[Postings | Column]) -> Iterator[None]:
         """Make a derived index in the same way; the index that it derives from must have been prepared before."""
-        if not self.is_ready(derived):
+        index = self._derived.get(derived)
+        if index is None or self.log.end - index.position > derived.changed_rows(self).bit_count():
             yield from self._build_derived(derived, index_type)
+        while (index := self._derived.get(derived)) is not None and not self.is_ready(derived):
+            _catch_up(index, self.log, most=index.at_once)
+            yield
 
     def record(self, slot: Slot, old: Row | None, new: Row | None, *, parts: int = 0) -> None:
         """

@@ -4,12 +4,12 @@ The pods on nodes, posted by namespace and label, and how many of them match a s
 A count for a selector is built from the smallest posting that contains all its pods.
 """
 
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 
 import attrs
 
 from neuron_scheduler.cluster.index.change_log import ChangeLog
-from neuron_scheduler.cluster.index.copy_on_write import PARTS, CopyOnWrite, SharedDict
+from neuron_scheduler.cluster.index.copy_on_write import CopyOnWrite, SharedDict
 from neuron_scheduler.cluster.index.indexes import FEW_PARTS
 from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.index.sums import AT_ONCE, Totals
@@ -59,12 +59,11 @@ class PodTable(Totals[PodQuery, tuple[Slot, Pod, int]]):
     """
     All pods that are on a node, with their slots; the log has those that came (1) or went (-1).
 
-    The postings' keys are (namespace, label, value) and (namespace,); the values are uids.
+    The postings of a namespace are uids by (label, value), and of all its pods by ().
     """
 
     _pods: SharedDict[str, tuple[Pod, Slot]] = attrs.field(factory=SharedDict)
-    _postings: CopyOnWrite[int, CopyOnWrite[_Key, _Uids]] = attrs.field(factory=CopyOnWrite)
-    _namespaces: dict[str, None] = attrs.field(factory=dict)
+    _postings: CopyOnWrite[str, CopyOnWrite[_Key, _Uids]] = attrs.field(factory=CopyOnWrite)
     _log: ChangeLog[tuple[Slot, Pod, int]] = attrs.field(factory=ChangeLog)
 
     def put(self, pod: Pod, slot: Slot) -> None:
@@ -72,15 +71,17 @@ class PodTable(Totals[PodQuery, tuple[Slot, Pod, int]]):
         if before is not None and before[1] == slot and _has_same_counts(before[0], pod):
             self._pods[pod.uid] = (pod, slot)
             return
-        self.remove(pod.uid)
+        if before is not None:
+            self.remove(pod.uid)
         self._pods[pod.uid] = (pod, slot)
-        for key in _keys(pod):
-            uids = (part := self._part(key)).to_change(key, dict)
+        postings = self._postings.to_change(pod.namespace, CopyOnWrite)
+        for key in ((), *pod.labels.items()):
+            uids = postings.to_change(key, dict)
             uids[pod.uid] = None
             if len(uids) == _MANY:
-                part.by_key[key] = many = SharedDict[str, None]()
-                many.update(uids)
-        self._namespaces[pod.namespace] = None
+                postings.by_key[key] = many = SharedDict[str, None]()
+                for uid in uids:
+                    many[uid] = None
         self._record(slot, pod, 1)
 
     def remove(self, uid: str) -> None:
@@ -97,7 +98,7 @@ class PodTable(Totals[PodQuery, tuple[Slot, Pod, int]]):
 
     def fork(self) -> "PodTable":
         """Return an independent copy, which counts anew."""
-        return PodTable(pods=self._pods.copy(), postings=self._postings.copy(), namespaces=dict(self._namespaces))
+        return PodTable(pods=self._pods.copy(), postings=self._postings.copy())
 
     def _count(self, definition: PodQuery) -> Generator[None, None, dict[Slot, int]]:
         uids, numbers = list(self._candidates(definition)), dict[Slot, int]()
@@ -129,45 +130,30 @@ class PodTable(Totals[PodQuery, tuple[Slot, Pod, int]]):
         if namespaces is None and not equalities:
             return self._pods
         if not isinstance(namespaces, frozenset):
-            namespaces = frozenset(n for n in self._namespaces if namespaces is None or n in namespaces)
+            namespaces = frozenset(n for n in self._postings.by_key if namespaces is None or n in namespaces)
         if len(namespaces) == 1:
             return self._smallest(next(iter(namespaces)), equalities)
         return [uid for namespace in namespaces for uid in self._smallest(namespace, equalities)]
 
     def _smallest(self, namespace: str, equalities: Sequence[tuple[str, str]]) -> Collection[str]:
-        return min(
-            (self._posting(key) for key in ((namespace,), *((namespace, *equality) for equality in equalities))),
-            key=len,
-        )
-
-    def _part(self, key: _Key) -> CopyOnWrite[_Key, _Uids]:
-        """Return the part of the postings that has a key, to be changed."""
-        return self._postings.to_change(hash(key) % PARTS, CopyOnWrite)
-
-    def _posting(self, key: _Key) -> _Uids:
-        part = self._postings.by_key.get(hash(key) % PARTS)
-        return {} if part is None else part.by_key.get(key, {})
+        postings = self._postings.by_key.get(namespace)
+        return () if postings is None else min((postings.by_key.get(key, ()) for key in ((), *equalities)), key=len)
 
     def _unpost(self, pod: Pod) -> None:
-        for key in _keys(pod):
-            uids = self._part(key).to_change(key, dict)
-            del uids[pod.uid]
+        postings = self._postings.to_change(pod.namespace, CopyOnWrite)
+        for key in ((), *pod.labels.items()):
+            uids = postings.to_change(key, dict)
+            uids.pop(pod.uid, None)
             if not uids:
-                self._part(key).remove(key)
-        if not self._posting((pod.namespace,)):
-            del self._namespaces[pod.namespace]
+                postings.remove(key)
+        if not postings.by_key:
+            self._postings.remove(pod.namespace)
 
     def _record(self, slot: Slot, pod: Pod, change: int) -> None:
         if self._totals or self._preparing:
             self._log.append((slot, pod, change), most=_MOST_LOGGED)
             for _ in range(pod.parts // FEW_PARTS):  # as in `Indexes.record`
                 self._log.append((slot, pod, 0), most=_MOST_LOGGED)
-
-
-def _keys(pod: Pod) -> Iterator[_Key]:
-    yield (pod.namespace,)
-    for key, value in pod.labels.items():
-        yield (pod.namespace, key, value)
 
 
 def _has_same_counts(old: Pod, new: Pod) -> bool:

@@ -142,9 +142,10 @@ def different(live: Cluster, rebuilt: Cluster) -> Iterator[str]:
         yield f"it knows nodes {sorted(one.keys() - other.keys())} too, and not {sorted(other.keys() - one.keys())}"
     rows = [fault for name in sorted(one.keys() & other.keys()) for fault in _rows(one[name], other[name])]
     yield from rows
-    placed = {uid for uid, node in live._where.items() if node in one or uid not in live._assumed}
-    if not rows and placed != rebuilt._where.keys():
-        more, fewer = placed - rebuilt._where.keys(), rebuilt._where.keys() - placed
+    placed = {uid for uid in live._where if live._where[uid] in one or uid not in live._assumed}
+    rebuilt_placed = {*rebuilt._where}
+    if not rows and placed != rebuilt_placed:
+        more, fewer = placed - rebuilt_placed, rebuilt_placed - placed
         yield f"it has pods {sorted(more)} on nodes too, and not {sorted(fewer)}"
 
 
