@@ -68,6 +68,8 @@ NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 FEWEST_CANDIDATES: Final = 100
 PERCENT_OF_NODES: Final = 10
 """Of the nodes that may fit, so many candidates are compared, at least the fewest (upstream's defaults)."""
+MOST_CANDIDATES: Final = 1000
+"""Which upstream does not bound: each of a group's members has as many."""
 
 
 def priorities_on(node_info: NodeInfo) -> Values:
@@ -190,7 +192,8 @@ class Comparison:
     @property
     def plenty(self) -> int:
         """How many nodes have to be counted so that as many candidates are compared as have to be."""
-        return max(FEWEST_CANDIDATES, self.helpful * PERCENT_OF_NODES // 100) + self.refused
+        tenth = self.helpful * PERCENT_OF_NODES // 100
+        return max(FEWEST_CANDIDATES, min(tenth, MOST_CANDIDATES)) + self.refused
 
     @property
     def has_enough(self) -> bool:
