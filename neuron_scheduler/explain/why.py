@@ -19,12 +19,11 @@ from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, from
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.explain.answers import Explanation, NodeGroup, PodSummary, Verdict
 from neuron_scheduler.explain.arithmetic import free_on, sentence_of, states_of_claims, unprovisioned_text
-from neuron_scheduler.explain.changes.departure import search_order
+from neuron_scheduler.explain.changes.departure import priorities_together
 from neuron_scheduler.explain.changes.group import group_changes, prepare_new_nodes
 from neuron_scheduler.explain.changes.search import changes
 from neuron_scheduler.explain.groups import Waits, decide_in_group, label_complaints, mixed_text
 from neuron_scheduler.model.neuron_request import Unit
-from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import CLAIM_GATE, DEFAULT_SCHEDULER, Pod
 from neuron_scheduler.model.resources import NEURON_NAMES
 from neuron_scheduler.model.wording import clip, count_text, few_names
@@ -395,7 +394,7 @@ def groups_of(
         sentence = sentence_of(by[0].plugin if by else None, cluster.view, pod)
         reasons = tuple(dict.fromkeys(refusal.reason for refusal in by))
         is_kept = membership(kept & nodes if by else NO_NODES, among.bit_length())
-        alike = defaultdict[tuple[str | None, _Figures], list[Slot]](list)
+        alike = defaultdict[tuple[str, bool], dict[_Figures, list[Slot]]](dict)
         for number, slot in enumerate(slots_of(nodes), start=1):
             node_info = cluster.view.row(slot)
             kept_for = _nominated_pods(node_info, pod) if is_kept(slot) else ()
@@ -403,12 +402,11 @@ def groups_of(
                 text = f"it would take the pod, but its space is kept for {few_names(kept_for)}"
             else:
                 text = sentence(slot, node_info.with_nominated(pod.priority), reasons)
-            alike[node_info.node.labels.get(INSTANCE_TYPE_LABEL), (text, kept_for)].append(slot)
+            figures = alike[node_info.node.instance_type, bool(kept_for)]
+            figures.setdefault((text, kept_for), []).append(slot)
             if number % AT_ONCE == 0:
                 yield
-        for (_, shown), slots in alike.items():
-            kind = by, cluster.view.row(slots[0]).node.instance_type, bool(shown[1])
-            kinds.setdefault(kind, {}).setdefault(shown, []).extend(slots)
+        kinds |= {(by, *of_nodes): figures for of_nodes, figures in alike.items()}
     groups: list[tuple[tuple[float, ...], NodeGroup]] = []
     for kind, figures in sorted(kinds.items(), key=lambda entry: next(iter(entry[1].values()))[0]):  # the oldest first
         yield
@@ -488,4 +486,4 @@ def warm_up(cluster: Cluster, pod: Pod, profile: Profile) -> Iterator[None]:
     warmup = IndexWarmup()
     yield from warmup.prepare(cluster, pod, profile)
     yield from warmup.prepare_refusal(cluster, pod, profile)
-    yield from cluster.view.prepare(lambda view: view.postings(search_order(pod.neuron)))
+    yield from cluster.view.prepare(lambda view: view.postings(priorities_together))

@@ -8,14 +8,13 @@ higher priority than the pod; then if fewer pods that are not terminating alread
 criteria (budgets, priorities, age). Next come the fewest pods of other namespaces, which the reader can rarely end, and
 then the pods that hold least.
 
-The set need not be the smallest: the search ends after `_MOST_COUNTED` nodes, lowest priorities first, with a note.
+The set need not be the smallest: the search ends after `_MOST_COUNTED` nodes, some of each kind, with a note. A kind is
+that of nodes with pods of the same priorities.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from itertools import chain
-from operator import attrgetter
-from typing import Final, cast
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import Final
 
 import attrs
 
@@ -24,23 +23,20 @@ from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.cluster.tables.groups import Groups
+from neuron_scheduler.cluster.view import View
 from neuron_scheduler.explain.answers import ChangeKind, LeavingPod, SuggestedChange
 from neuron_scheduler.explain.changes.refused_pod import RefusedPod, SearchStep, kubectl
-from neuron_scheduler.model.memo import memoise
-from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import clip, count_text, few
-from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.cycle.neuron_shortage import request_text
 from neuron_scheduler.scheduling.preemption.victims import Cost, Incoming, Victims, by_importance, victims_on
 
 MOST_GONE: Final = 32
-"""Pods in one set: the end of more is nothing to suggest. More that are evicted already are not listed."""
+"""Pods in one set: the end of more is nothing to suggest."""
 _MOST_COUNTED: Final = 1024
 """Nodes on which what pods hold is counted; one about which the filters are asked, too, is as much work as 16."""
 _ABOVE_ALL: Final = 1 << 32
 """More than any priority."""
-_priority: Final = attrgetter("pod.priority")
 _CUT_OFF: Final = "The search for pods to delete was cut off; fewer pods may do, or those of another node."
 
 
@@ -48,24 +44,9 @@ Leavers = tuple[NodeInfo, Sequence[Pod]]
 """A node, and pods of it that would have to go."""
 
 
-@memoise(maxsize=64)
-def search_order(request: NeuronRequest | None) -> Callable[[NodeInfo], Values]:
-    """Return the definition of postings: the priority up to which holders of Neuron must end for so much to be free."""
-    unit, total = (Unit.CORE, 0) if request is None else (request.unit, request.total)
-
-    def priority_to_end(node_info: NodeInfo) -> Values:
-        machine, free = node_info.machine, node_info.free_cores
-        if machine is None or free == machine.all_cores:
-            return ()
-        needed = total * (machine.cores_per_device if unit is Unit.DEVICE else 1) - free.bit_count()
-        infos = [info for info in node_info.pod_infos.values() if info.cores and not info.pod.is_of_every_node]
-        for info in sorted(infos, key=_priority):
-            needed -= (info.cores or NO_CORES).bit_count()
-            if needed <= 0:
-                return (info.pod.priority,)
-        return ()
-
-    return priority_to_end
+def priorities_together(node_info: NodeInfo) -> Values:
+    """The definition of postings: nodes whose pods have the same priorities are of one kind."""
+    return (frozenset(node_info.priorities),)
 
 
 @attrs.frozen
@@ -110,24 +91,28 @@ def find_leavers(refused: RefusedPod) -> Generator[None, None, tuple[Leavers | N
     """Return a node and the pods of it after whose end it takes the pod, or None; and whether the search is cut off."""
     ending = DepartureRules(refused.pod, refused.profile, refused.disruption_allowance)
     best: tuple[Slot, Victims] | None = None
-    order, nodes, left = (
-        refused.cluster.view.postings(search_order(refused.pod.neuron)),
-        _helpful_nodes(refused),
-        _MOST_COUNTED,
-    )
-    parts = [*map(order.get, sorted(cast(Collection[int], order.values))), less(nodes, order.keyed)]
-    for slot in chain.from_iterable(slots_of(nodes & part) for part in parts):
-        limit = None if best is None else ending.cost(best[1])
-        found = yield from victims_on(refused.cluster, slot, ending, below=_ABOVE_ALL, limit=limit)
-        if isinstance(found, Victims) and found.pods:
-            best = slot, found
-        left -= 1 if found is None else 16  # counting alone shows that most nodes have no better pods
-        if left <= 0:
-            break
-        yield
+    kinds, left, is_cut_off = _by_kind(refused.cluster.view, _helpful_nodes(refused)), _MOST_COUNTED, False
+    for others, nodes in zip(reversed(range(len(kinds))), kinds, strict=True):
+        least = left - left // (others + 1)
+        for slot in slots_of(nodes):
+            if left <= least:
+                is_cut_off = True
+                break
+            limit = None if best is None else ending.cost(best[1])
+            found = yield from victims_on(refused.cluster, slot, ending, below=_ABOVE_ALL, limit=limit)
+            if isinstance(found, Victims) and found.pods:
+                best = slot, found
+            left -= 1 if found is None else 16  # counting alone shows that most nodes have no better pods
+            yield
     if best is None or len(best[1].pods) > MOST_GONE:
-        return None, left <= 0
-    return (refused.cluster.view.row(best[0]), best[1].pods), left <= 0
+        return None, is_cut_off
+    return (refused.cluster.view.row(best[0]), best[1].pods), is_cut_off
+
+
+def _by_kind(view: View, nodes: NodeSet) -> Sequence[NodeSet]:
+    """Return the nodes by the priorities of their pods, the fewest first: each kind has a share of the search."""
+    kinds = view.postings(priorities_together)
+    return sorted(filter(None, (nodes & kinds.get(kind) for kind in kinds.values)), key=lambda part: part.bit_count())
 
 
 def _helpful_nodes(refused: RefusedPod) -> NodeSet:
@@ -157,9 +142,7 @@ def departure(refused: RefusedPod, leavers: Sequence[Leavers], then: tuple[str, 
         " ".join((*sentences, *_group_sentences(refused.cluster.groups, live))),
         command="" if harmful else _command(live),
         node_name=rows[0].node.name if len(rows) == 1 else "",
-        pods=tuple(
-            _leaving_pod(refused, infos, pod, violates=pod.uid in violating) for pod in (*live, *ending)[:MOST_GONE]
-        ),
+        pods=tuple(_leaving_pod(refused, infos, pod, violates=pod.uid in violating) for pod in (*live, *ending)),
         instance_type=rows[0].node.instance_type,
     )
 

@@ -157,7 +157,7 @@ def _fewest(group: RefusedGroup, fresh: FreshNode) -> Generator[None, None, int]
     missing, whole, found = gang.missing_count, ULTRASERVER_SIZES.get(gang.group.topology, 0), 0
     for most in dict.fromkeys((missing - group.refusal.fitting, missing)):  # those that fit may have to move
         number = whole or most + gang.still_to_come
-        while number >= (whole or 1) and (used := (yield from _used_of(group, fresh, number))):
+        while group.left > 0 and number >= (whole or 1) and (used := (yield from _used_of(group, fresh, number))):
             number = (found := min(number, whole or used)) - 1
         if found:
             break

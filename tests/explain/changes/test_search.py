@@ -211,12 +211,13 @@ def test_a_search_that_is_cut_off() -> None:
     assert any("was cut off" in note for note in notes)
 
 
-def test_a_search_on_a_full_fleet_is_cut_off() -> None:
-    """What pods hold is counted on a thousand nodes, first where pods with Neuron of the lowest priority make room."""
+@pytest.mark.parametrize("holds", [{"devices": 16, "ids": range(16)}, {"cpu": 190_000}])
+def test_a_search_on_a_full_fleet_is_cut_off(holds: dict[str, Any]) -> None:
+    """What pods hold is counted on a thousand nodes, some of each kind: whatever lacks, and beside DaemonSets."""
     nodes = [trn1(f"n{i}") for i in range(1030)]
-    bound = [whole(f"p{i}", f"n{i}", priority=1000 if i < 1029 else 9) for i in range(1030)]
+    bound = [pod(f"p{i}", on=f"n{i}", priority=1000 if i < 1029 else 9, **holds) for i in range(1030)]
     logs = [pod(f"log{i}", on=f"n{i}", cpu=50, owner=Owner("apps/v1", "DaemonSet", "log")) for i in range(1030)]
-    found, notes = answer(nodes, [*bound, *logs], pod(devices=16))
+    found, notes = answer(nodes, [*bound, *logs], pod(devices=16, cpu=10_000))
     assert found[ChangeKind.DEPARTURE].node_name == "n1029"
     assert any("was cut off" in note for note in notes)
 
