@@ -1,5 +1,5 @@
 """
-The longest step of the event loop by kind of work, in one process without a network, with a pod on every node.
+The longest step of the event loop by kind of work, in one process without a network, with six pods on every node.
 
 Run as `python -m benchmarks.steps [--nodes 1000 15000 100000]`. All parts run as in the scheduler; only the API server
 is a function. Prints for each kind of work the milliseconds of CPU of its longest step, how many steps it took, and the
@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import count
+from itertools import count, product
 from random import Random
 from typing import Any, Final
 from unittest import mock
@@ -45,6 +45,7 @@ ZONE: Final = "topology.kubernetes.io/zone"
 HOSTNAME: Final = "kubernetes.io/hostname"
 GROUP: Final = "pod-group.scheduling.sigs.k8s.io/"
 SMALL: Final = {"cpu": "1", "memory": "1Gi"}
+DAEMONS: Final = ("aws-node", "kube-proxy", "ebs-csi-node", "neuron-device-plugin", "fluent-bit")
 LABELS: Final = 20
 DRIVER: Final = ""  # what the benchmark itself does
 
@@ -87,7 +88,7 @@ class Steps:
 
 @attrs.define(eq=False, kw_only=True)
 class World(Fleet):
-    """Nodes of four types with a running pod each, whose pods nobody creates again."""
+    """Nodes of four types with a running pod each and the pods of five DaemonSets; nobody creates pods again."""
 
     steps: Steps = attrs.field(factory=Steps)
     _uids: Iterator[int] = attrs.field(factory=count)
@@ -106,7 +107,7 @@ class World(Fleet):
         self.deliver(self.parts.pods, "DELETED", pod)
 
     def fill(self) -> None:
-        """Deliver all nodes, and a pod on each."""
+        """Deliver all nodes, and the pods on each."""
         for number in range(self.size):
             self.deliver(self.parts.nodes, "ADDED", some_node(number))
         self.parts.nodes.synced.set()
@@ -117,6 +118,13 @@ class World(Fleet):
             )
             pod["spec"]["nodeName"] = f"ip-{number}"
             pod["metadata"]["annotations"] = {AWS_NEURON_IDS: ",".join(map(str, range(devices)))}
+            self._add(pod, {"phase": "Running", "startTime": "2026-11-27T00:00:00Z"})
+        for daemon, number in product(DAEMONS, range(self.size)):
+            labels, requests = {"k8s-app": daemon, "controller-revision-hash": "5b9f"}, {"cpu": "50m", "memory": "64Mi"}
+            pod = pod_manifest(f"{daemon}-{number}", namespace="kube-system", labels=labels, requests=requests)
+            owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": daemon, "uid": daemon, "controller": True}
+            pod["metadata"]["ownerReferences"] = [owner]
+            pod["spec"]["nodeName"] = f"ip-{number}"
             self._add(pod, {"phase": "Running", "startTime": "2026-11-27T00:00:00Z"})
 
     def _add(self, pod: Object, status: Object) -> None:
@@ -207,6 +215,10 @@ def _near(key: str, kind: str) -> Object:
     return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
+def _group(name: str, size: int) -> Object:
+    return {f"{GROUP}name": name, f"{GROUP}min-available": str(size)}
+
+
 def _spread(key: str) -> list[Object]:
     selector = {"matchLabels": {"app": "training"}}
     return [{"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}]
@@ -227,8 +239,8 @@ async def work(world: World) -> None:
     await pend("preemption: the first", neuron=16, priority=1000)
     await pend("preemption: later", 5, neuron=16, priority=1000)
     await pend("preemption: another priority", 2, neuron=16, priority=500)
-    group = {f"{GROUP}name": "g", f"{GROUP}min-available": str(most)}
-    await pend(f"a group of {most:,}", most, namespace="team", labels=group)
+    await pend("a group of 200 that evicts", 200, neuron=16, priority=1000, namespace="team", labels=_group("e", 200))
+    await pend(f"a group of {most:,}", most, namespace="team", labels=_group("g", most))
     await world.change("a node changes", "MODIFIED", (some_node(n, new=f"x{n}") for n in range(200)))
     await pend("a new label", nodeSelector={"new": "x7"})
     await world.change("a node is cordoned", "MODIFIED", map(_cordoned, range(100)))
