@@ -19,7 +19,7 @@ from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, from
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.explain.answers import Explanation, NodeGroup, PodSummary, Verdict
 from neuron_scheduler.explain.arithmetic import free_on, sentence_of, states_of_claims, unprovisioned_text
-from neuron_scheduler.explain.changes.departure import priorities_together
+from neuron_scheduler.explain.changes.departure import kind_of_node
 from neuron_scheduler.explain.changes.group import group_changes, prepare_new_nodes
 from neuron_scheduler.explain.changes.search import changes
 from neuron_scheduler.explain.groups import Waits, decide_in_group, label_complaints, mixed_text
@@ -486,4 +486,4 @@ def warm_up(cluster: Cluster, pod: Pod, profile: Profile) -> Iterator[None]:
     warmup = IndexWarmup()
     yield from warmup.prepare(cluster, pod, profile)
     yield from warmup.prepare_refusal(cluster, pod, profile)
-    yield from cluster.view.prepare(lambda view: view.postings(priorities_together))
+    yield from cluster.view.prepare(lambda view: view.postings(kind_of_node))

@@ -206,15 +206,11 @@ class Indexes(Generic[Row]):
             self._cut_log()
 
     def fork(self, rows: list[Row | None]) -> Self:
-        return type(self)(
-            rows,
-            by_definition={
-                key: _Index(key, index.data.fork(), index.position, index.last_used)
-                for key, index in self._by_definition.items()
-            },
-            log=self.log.fork(),
-            bound=self._bound,
+        by_definition, derived = (
+            {key: _Index(key, each.data.fork(), each.position, each.last_used) for key, each in indexes.items()}
+            for indexes in (self._by_definition, self._derived)
         )
+        return type(self)(rows, self.log.fork(), by_definition=by_definition, derived=derived, bound=self._bound)
 
     def _follow(self, index: _Index) -> None:
         _catch_up(index, self.log)

@@ -8,8 +8,8 @@ higher priority than the pod; then if fewer pods that are not terminating alread
 criteria (budgets, priorities, age). Next come the fewest pods of other namespaces, which the reader can rarely end, and
 then the pods that hold least.
 
-The set need not be the smallest: the search ends after `_MOST_COUNTED` nodes, some of each kind, with a note. A kind is
-that of nodes with pods of the same priorities.
+The set need not be the smallest: the search ends after `_MOST_COUNTED` nodes, some of each kind, with a note. Nodes are
+of one kind if as many of their pods have each priority.
 """
 
 from collections import defaultdict
@@ -44,9 +44,9 @@ Leavers = tuple[NodeInfo, Sequence[Pod]]
 """A node, and pods of it that would have to go."""
 
 
-def priorities_together(node_info: NodeInfo) -> Values:
-    """The definition of postings: nodes whose pods have the same priorities are of one kind."""
-    return (frozenset(node_info.priorities),)
+def kind_of_node(node_info: NodeInfo) -> Values:
+    """The definition of postings: nodes are of one kind if as many pods there have each priority."""
+    return (frozenset(node_info.priorities.items()),)
 
 
 @attrs.frozen
@@ -93,7 +93,7 @@ def find_leavers(refused: RefusedPod) -> Generator[None, None, tuple[Leavers | N
     best: tuple[Slot, Victims] | None = None
     kinds, left, is_cut_off = _by_kind(refused.cluster.view, _helpful_nodes(refused)), _MOST_COUNTED, False
     for others, nodes in zip(reversed(range(len(kinds))), kinds, strict=True):
-        least = left - left // (others + 1)
+        least = max(0, left - max(1, left // (others + 1)))
         for slot in slots_of(nodes):
             if left <= least:
                 is_cut_off = True
@@ -110,8 +110,8 @@ def find_leavers(refused: RefusedPod) -> Generator[None, None, tuple[Leavers | N
 
 
 def _by_kind(view: View, nodes: NodeSet) -> Sequence[NodeSet]:
-    """Return the nodes by the priorities of their pods, the fewest first: each kind has a share of the search."""
-    kinds = view.postings(priorities_together)
+    """Return the nodes by kind, the fewest first: each kind has a share of the search."""
+    kinds = view.postings(kind_of_node)
     return sorted(filter(None, (nodes & kinds.get(kind) for kind in kinds.values)), key=lambda part: part.bit_count())
 
 

@@ -38,6 +38,7 @@ from neuron_scheduler.scheduling.groups.regions import (
     DomainRoom,
     fixed_domains,
     nodes_in,
+    room_of,
     rooms_for,
     takes_whole,
     without_pod_terms,
@@ -50,6 +51,7 @@ from neuron_scheduler.scheduling.preemption.search import (
     NoPreemption,
     Preemption,
     WithoutLowerPriority,
+    prepare_rounds,
     search,
 )
 from neuron_scheduler.scheduling.preemption.units import Units
@@ -130,7 +132,10 @@ class _GroupSearch:
         """Return the cheapest result of all domains, and how many members have a place at most."""
         best: GroupPreemption | None = None
         most, members = 0, (yield from self._choosiest_first())
-        for domain in (yield from self._domains(members)):
+        domains = yield from self._domains(members)
+        for first, *_ in self._by_kind(members) if len(domains) > 1 else ():
+            yield from prepare_rounds(self.cluster, first, self.profile)
+        for domain in domains:
             fork = yield from self._fork()
             room = _Room(Trial(fork), self.gang, self.profile, domain, Units(fork))
             most = max(most, (yield from room.place(members)))
@@ -269,10 +274,11 @@ class _GroupSearch:
         """Return the nodes that would take a member by itself if all pods of lower priority left."""
         by_itself, overlay = without_pod_terms(pod), WithoutLowerPriority(pod.priority)
 
-        def ask(view: View) -> NodeSet:
-            return walk(view, by_itself, self.profile, view.live, ignored_plugins=COUNTING_PODS)[0]
+        def ask(view: View, *, every_filter: bool = False) -> NodeSet:
+            ignored = COUNTING_PODS
+            return walk(view, by_itself, self.profile, view.live, ignored_plugins=ignored, every_filter=every_filter)[0]
 
-        yield from self.cluster.view.prepare(lambda view: ask(view.with_overlay(overlay)))
+        yield from self.cluster.view.prepare(lambda view: ask(view.with_overlay(overlay), every_filter=True))
         return ask(self.cluster.view.with_overlay(overlay))
 
     def _by_kind(self, pods: Iterable[Pod]) -> Sequence[Sequence[Pod]]:
@@ -296,9 +302,11 @@ class _GroupSearch:
         largest, *smaller = self._by_kind(inside)
         nodes = yield from self._nodes_without_lower(largest[0])
         view = self.cluster.view
-        free = yield from rooms_for(view, largest[0], nodes).by_domain(key)
-        emptied = rooms_for(view.with_overlay(WithoutLowerPriority(largest[0].priority)), largest[0], nodes)
-        room = yield from emptied.by_domain(key)
+        rooms = list[Mapping[str, DomainRoom]]()
+        for rows in (view, view.with_overlay(WithoutLowerPriority(largest[0].priority))):
+            yield from rows.prepare(lambda view: view.postings(room_of(largest[0])))
+            rooms.append((yield from rooms_for(rows, largest[0], nodes).by_domain(key)))
+        free, room = rooms
 
         def room_in(value: str, rooms: Mapping[str, DomainRoom]) -> int:
             return min(rooms[value].room, len(largest)) if value in rooms else 0

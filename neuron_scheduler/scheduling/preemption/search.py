@@ -406,6 +406,13 @@ def _bounds(cluster: Cluster, priority: int) -> list[int]:
     return bounds[::-1][::step][::-1]
 
 
+def prepare_rounds(cluster: Cluster, pod: Pod, profile: Profile) -> Iterator[None]:
+    """Build the indexes of all rounds, a few rows at a time: searches on several forks need them."""
+    for below in _bounds(cluster, pod.priority):
+        overlaid = cluster.view.with_overlay(WithoutLowerPriority(below))
+        yield from overlaid.prepare(lambda view: _warm_up(view, pod, profile.without(BY_PLACED_PODS)))
+
+
 def _warm_up(view: View, pod: Pod, profile: Profile) -> None:
     """Ask every filter, whatever the others answer."""
     for filter_nodes in profile.steps_for(pod).filters:

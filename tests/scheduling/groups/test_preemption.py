@@ -10,12 +10,16 @@ from typing import Final
 import attrs
 import pytest
 
+from neuron_scheduler.cluster.index.postings import Values
+from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.model.disruption import DisruptionBudget
+from neuron_scheduler.model.node import ULTRASERVER_4
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.selectors import LabelSelector, Operator, PodAffinityTerm, Requirement
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, decide_on
+from neuron_scheduler.scheduling.groups import regions
 from neuron_scheduler.scheduling.groups.gang import GroupPlan, complaint_about, gang_of
 from neuron_scheduler.scheduling.groups.plan import plan_group
 from neuron_scheduler.scheduling.groups.preemption import GroupPreemption, search_for_group
@@ -197,3 +201,25 @@ def test_room_is_made_where_it_can_be(part: int) -> None:
 
 if __name__ == "__main__":
     print(Counter(map(play, range(*map(int, sys.argv[1:])))))  # noqa: T201  # asked for by hand
+
+
+def test_what_would_be_free_in_domains_is_read_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if all pods of lower priority left: an index of all nodes is no step."""
+    reads, of_node = [0], regions.PodRoom.__call__
+
+    def counting(self: regions.PodRoom, node_info: NodeInfo) -> Values:
+        reads[-1] += 1
+        return of_node(self, node_info)
+
+    nodes = [node(f"n{i}", "trn2u.48xlarge", labels={ULTRASERVER_4: f"u{i // 4}"}) for i in range(400)]
+    low = [pod(f"low{i}", on=f"n{i}", devices=16, ids=range(16)) for i in range(400)]
+    group = PodGroup(GroupKey(Dialect.COSCHEDULING, "default", "g"), least=4, topology=ULTRASERVER_4)
+    members = [pod(f"p{i}", devices=16, priority=1, group=group) for i in range(4)]
+    cluster = cluster_of(nodes, low)
+    for member in members:
+        cluster.groups.put(member)
+    monkeypatch.setattr(regions.PodRoom, "__call__", counting)
+    for _ in search_for_group(cluster, gang_of(cluster, members), PROFILE):
+        reads += [0]
+    assert sum(reads) >= 800
+    assert max(reads) <= 64
