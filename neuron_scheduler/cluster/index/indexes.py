@@ -178,7 +178,8 @@ class Indexes(Generic[Row]):
     def prepare_derived(self, derived: Derived, index_type: type[Postings | Column]) -> Iterator[None]:
         """Make a derived index in the same way; the index that it derives from must have been prepared before."""
         index = self._derived.get(derived)
-        if index is None or self.log.end - index.position > derived.changed_rows(self).bit_count():
+        lag = 0 if index is None else self.log.end - index.position
+        if index is None or lag > max(index.at_once, derived.changed_rows(self).bit_count()):
             yield from self._build_derived(derived, index_type)
         while (index := self._derived.get(derived)) is not None and not self.is_ready(derived):
             _catch_up(index, self.log, most=index.at_once)
