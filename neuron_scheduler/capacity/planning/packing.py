@@ -20,7 +20,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, join, known_types, row_of
-from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, lowest_slot
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, lowest_slot
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.tables.affinity_terms import TermKind
 from neuron_scheduler.cluster.view import View
@@ -29,6 +29,7 @@ from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import Constraints, Pod, assigned_pod
 from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_NAMES, Resources
 from neuron_scheduler.model.selectors import NO_LABELS
+from neuron_scheduler.scheduling.cycle.filters import nodes_that_pass
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.neuron_shortage import named_types
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -122,8 +123,9 @@ def hidden_pods(
             found.add(pod.uid)  # Karpenter ignores it, and it takes no room
         elif key not in refused:
             yield from warmup.prepare(fork, plain, profile)
-            view = fork.view
-            fitting = _fitting_nodes(fork, plain, profile) if refusal_of_pod(view, plain, profile) is None else NO_NODES
+            view, fitting = fork.view, NO_NODES
+            if refusal_of_pod(view, plain, profile) is None:
+                fitting = nodes_that_pass(view, plain, profile.steps_for(plain).accepts, view.live)
             if fitting:
                 fork.assume(assigned_pod(plain, view.row(lowest_slot(fitting)).node.name, NO_LABELS))
                 found.add(pod.uid)
@@ -133,16 +135,6 @@ def hidden_pods(
         if position % _PODS_A_STEP == 0:
             yield
     return frozenset(found)
-
-
-def _fitting_nodes(cluster: Cluster, plain: Pod, profile: Profile) -> NodeSet:
-    """Return the nodes on which a pod fits for an autoscaler; `plain` is content with any devices: no `neuron`."""
-    among = cluster.view.live
-    for accept in profile.steps_for(plain).accepts:
-        if not among:
-            break
-        among = accept(cluster.view, plain, among)
-    return among
 
 
 def has_named_node(constraints: Constraints) -> bool:
