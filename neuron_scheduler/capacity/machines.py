@@ -192,10 +192,8 @@ class MachineRequests:
         """Bring the table up to date with placeholders and nodes; end requests that are served, or take too long."""
         self._pauses = {uid: pause for uid, pause in self._pauses.items() if uid in self.queue}
         for placeholder in [*self._seen.values()]:
-            try:
+            with self.errors.contain(task="capacity request", pod=placeholder.key):
                 self._look_at_placeholder(placeholder)
-            except Exception as error:  # noqa: BLE001 - what one object says must not end the round
-                self.errors.report(error, task="capacity request", pod=placeholder.key)
         for request in self._present():
             policy, ready = self.policies[request.need.owner.scheduler_name], self._ready_node(request)
             bound = policy.give_up

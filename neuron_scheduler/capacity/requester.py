@@ -118,11 +118,9 @@ class CapacityRequester:
             tasks.start_soon(self.machines.run)
             while True:
                 started = self.machines.clock()
-                try:
+                with self.machines.errors.contain(task="capacity round", pod=""):  # the next one may succeed
                     if self.may_bind():
                         await self.round()
-                except Exception as error:  # noqa: BLE001 - the next round may succeed, and scheduling goes on
-                    self.machines.errors.report(error, task="capacity round", pod="")
                 await anyio.sleep(max(look, REST * (self.machines.clock() - started)))
 
     def request_sentence(self, pod: Pod) -> str | None:

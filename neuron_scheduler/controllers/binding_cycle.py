@@ -210,10 +210,8 @@ class BindingCycle:
             log.warning("Binding is left in doubt; its pod stays assumed", pod=commitment.pod.key)
         else:
             self._doubt(_Doubt(commitment, outcome.binding), outcome.pause)
-            try:
+            with self.errors.contain(task="binding", pod=commitment.pod.key):  # the Binding is sent again anyway
                 self._report_doubt(commitment, outcome.binding)
-            except Exception as error:  # noqa: BLE001 - it is one pod's error; its Binding is sent again anyway
-                self.errors.report(error, task="binding", pod=commitment.pod.key)
 
     def _doubt(self, doubt: _Doubt, pause: float) -> None:
         namespace = doubt.commitment.pod.namespace

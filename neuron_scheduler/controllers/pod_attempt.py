@@ -153,12 +153,10 @@ class PodAttempts:
     async def warm_up(self) -> None:
         typical = [attrs.evolve(TYPICAL, scheduler_name=name) for name in self.profiles]
         for pod in (*typical, *self.queue.first(_WARM_UP_PODS)):
-            try:
+            with self.errors.contain(task="warm-up", pod=pod.key):  # its attempt reports it again
                 profile = self.profiles[pod.scheduler_name]
                 for _ in self.warmup.prepare(self.cluster, pod, profile):
                     await anyio.lowlevel.checkpoint()
-            except Exception as error:  # noqa: BLE001 - it is one pod's error; its attempt reports it again
-                self.errors.report(error, task="warm-up", pod=pod.key)
 
     async def attempt(self, queued: QueuedPod, aside: deque[QueuedPod] | None = None) -> Commitment | None:
         """
@@ -286,7 +284,5 @@ class PodAttempts:
             partial(self.metrics.count_attempt, "error", pod.scheduler_name, 0.0),
             partial(self.reporter.report_failure, pod, message),
         ):
-            try:
+            with self.errors.contain(task="scheduling", pod=pod.key):
                 step()
-            except Exception as another:  # noqa: BLE001 - as above
-                self.errors.report(another, task="scheduling", pod=pod.key)

@@ -204,10 +204,8 @@ class PreemptionExecutor:
         """Adopt what is nominated for each pod; yields when other tasks may run."""
         for queued in sorted(waiting, key=lambda queued: queued.rank):
             if queued.pod.nominated_node_name and self.queue.holds(queued):
-                try:
+                with self.errors.contain(task="preemption", pod=queued.pod.key):
                     self.adopt(queued, profiles[queued.pod.scheduler_name])
-                except Exception as error:  # noqa: BLE001 - it is one pod's error
-                    self.errors.report(error, task="preemption", pod=queued.pod.key)
                 yield
 
     def adopt(self, queued: QueuedPod, profile: Profile) -> None:
@@ -536,10 +534,8 @@ class PreemptionExecutor:
         preemptor = victim.preemptor
         node_name = asked.places.get(preemptor.uid, victim.pod.node_name)
         log.info("Preempted pod", v=2, pod=victim.pod.key, preemptor=preemptor.key, node=node_name)
-        try:
+        with self.errors.contain(task="preemption", pod=victim.pod.key):  # the pod is evicted all the same
             self.reporter.report_preemption(victim.pod, preemptor, node_name)
-        except Exception as error:  # noqa: BLE001 - the pod is evicted all the same
-            self.errors.report(error, task="preemption", pod=victim.pod.key)
 
     async def _count_down(self, asked: _Round) -> None:
         """Count a victim; after the last one the pod waits for their end, or for a backoff if one has failed."""
@@ -565,10 +561,8 @@ class PreemptionExecutor:
                 self.cluster.nominate(name, attrs.evolve(nomination, victims=frozenset()))
             yield
         for name in dict.fromkeys(asked.places.values() if asked.spared else ()):
-            try:
+            with self.errors.contain(task="preemption", pod=name):  # no pod must stay held
                 self.recheck(name)  # nobody leaves for them any more, so they are tried again at once
-            except Exception as error:  # noqa: BLE001 - it is one node's error; no pod must stay held
-                self.errors.report(error, task="preemption", pod=name)
             yield
         for uid in asked.places:
             self.queue.release(uid, self.clock(), failed=asked.failed)

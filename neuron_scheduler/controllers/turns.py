@@ -99,10 +99,8 @@ class Turns:
     async def _look(self) -> None:
         if self.pod_list.is_open:
             return  # nodes may look fuller than they are
-        try:
+        with self.errors.contain(task="turns", pod=""):  # pods are scheduled all the same
             await run_in_turns(self.review(), self.clock)
-        except Exception as error:  # noqa: BLE001 - pods are scheduled all the same
-            self.errors.report(error, task="turns", pod="")
 
     def review(self) -> Generator[None, None, None]:
         """End the turns whose reason has ended, and give those that are due."""

@@ -5,7 +5,8 @@ Upstream: `utilruntime.HandleError`. Each is counted; the first of its kind for 
 """
 
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import attrs
@@ -31,6 +32,14 @@ class UnexpectedErrors:
 
     on_report: Callable[[str], None]
     _first: logs.Once = attrs.field(factory=logs.Once, init=False)
+
+    @contextmanager
+    def contain(self, *, task: str, pod: str) -> Iterator[None]:
+        """Report an exception inside the block, after which the others go on."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - it is an error of this block alone
+            self.report(error, task=task, pod=pod)
 
     def report(self, error: Exception, *, task: str, pod: str) -> str:
         """Count and log an exception in a task for a pod, and return the message for the pod's owner."""
