@@ -6,6 +6,8 @@ All exceptions that this process raises on purpose; expected outcomes are values
 
 from typing import Final
 
+import attrs
+
 TURNED_AWAY: Final = frozenset(
     {"Too many requests, please try again later.", "The apiserver is shutting down, please try again later."}
 )
@@ -36,6 +38,7 @@ class StalledError(NeuronSchedulerError):
 # -- a call was answered, with a refusal -------------------------------------------------------------------------------
 
 
+@attrs.define(eq=False)
 class ApiError(NeuronSchedulerError):
     """
     The API server answered with a status other than success.
@@ -49,27 +52,17 @@ class ApiError(NeuronSchedulerError):
         is_status: the body was a Status of failure with this code; anything else may come from a proxy.
     """
 
-    def __init__(
-        self,
-        status: int,
-        *,
-        reason: str = "",
-        message: str = "",
-        kind: str = "",
-        name: str = "",
-        uid: str = "",
-        retry_after: float | None = None,
-        is_status: bool = False,
-    ) -> None:
-        super().__init__(f"{status} {reason}: {message}" if reason else f"{status}: {message}")
-        self.status = status
-        self.reason = reason
-        self.message = message
-        self.kind = kind
-        self.name = name
-        self.uid = uid
-        self.retry_after = retry_after
-        self.is_status = is_status
+    status: int
+    reason: str = ""
+    message: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    retry_after: float | None = None
+    is_status: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.status} {self.reason}: {self.message}" if self.reason else f"{self.status}: {self.message}"
 
     @property
     def is_refusal(self) -> bool:
