@@ -90,10 +90,6 @@ class PodBound:
     after: PodInfo
     freed: str
 
-    @property
-    def pod(self) -> Pod:
-        return self.after.pod
-
 
 @attrs.frozen(eq=False)
 class PodGone:
