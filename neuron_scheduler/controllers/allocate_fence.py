@@ -261,11 +261,7 @@ class AllocateFence:
         node = self._nodes.get(name)
         waiting = reversed(node.waiting) if node is not None else ()
         for binding in sorted(waiting, key=lambda binding: binding.commitment.pod.priority):
-            if self._waiting.get(binding.commitment.pod.uid) is not binding:
-                continue  # it was let through when another one left
-            outcome = self._obstacle(binding.commitment)
-            if outcome is not None:
-                self._withdraw(binding, outcome)
+            self.recheck(binding.commitment.pod.uid)  # it may have been let through when another one left
 
     def _forget_node(self, name: str) -> None:
         node = self._nodes.pop(name, None)
@@ -354,11 +350,10 @@ class AllocateFence:
                 self.on_held(commitment.pod, node.node_name, predecessor)
             node.waiting.append(binding)
             return
+        del self._waiting[commitment.pod.uid]
         outcome = self._obstacle(commitment)
         if outcome is None:
             node.let_through(commitment.pod)
-        del self._waiting[commitment.pod.uid]
-        if outcome is None:
             self.on_free(commitment)
         else:
             self.on_withdrawn(commitment, outcome)
