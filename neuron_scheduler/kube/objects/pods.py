@@ -12,7 +12,7 @@ from typing import Any, Final
 import attrs
 
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.base import Malformed, Resource, byte_bounded_memo, intern, labels, share
+from neuron_scheduler.kube.objects.base import Malformed, Resource, intern, labels, share
 from neuron_scheduler.kube.objects.groups.dialects import SIGNS, group_of, rank_of
 from neuron_scheduler.kube.objects.pod_limits import fewer_labels, size_of, without_restrictions
 from neuron_scheduler.kube.objects.pod_spec import constraints, fields_of_spec, images, is_individual, spec_key
@@ -110,12 +110,7 @@ def _eviction_time(meta: wire.ObjectMeta) -> float:
 
 
 def _owner(references: Iterable[OwnerReference]) -> Owner | None:
-    return next((_controller((r.api_version, r.kind, r.name)) for r in references if r.controller), None)
-
-
-@byte_bounded_memo(most=8 << 20)
-def _controller(parts: tuple[str, str, str]) -> Owner:
-    return Owner(*parts)
+    return next((share(Owner(r.api_version, r.kind, r.name)) for r in references if r.controller), None)
 
 
 def _allocation(annotations: Mapping[str, str] | None) -> Mapping[str, str]:
@@ -143,13 +138,9 @@ def annotations_size(annotations: Mapping[str, str]) -> int:
 def _scheduled_condition(conditions: Iterable[Condition]) -> PodCondition | None:
     for condition in conditions:
         if condition.type == "PodScheduled":
-            return _condition((intern(condition.status), intern(condition.reason or ""), condition.message or ""))
+            reason, message = intern(condition.reason or ""), condition.message or ""
+            return share(PodCondition(intern(condition.status), reason, message))
     return None
-
-
-@byte_bounded_memo()
-def _condition(parts: tuple[str, str, str]) -> PodCondition:
-    return PodCondition(*parts)
 
 
 PODS: Final[Resource[Pod]] = Resource(
