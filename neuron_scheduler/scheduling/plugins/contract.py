@@ -80,9 +80,6 @@ class Filter:
     narrows: bool = False
     before: PluginName | None = None
 
-    def __call__(self, view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
-        return self.refuse(view, pod, among)
-
     @property
     def accept_nodes(self) -> Accept:
         return self.accept or self._rest

@@ -225,10 +225,6 @@ def filter_counts(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     ]
 
 
-def legal_nodes(view: View, pod: Pod, among: NodeSet) -> NodeSet:
-    return among if pod.neuron is None else less(among, view.node_postings(illegal_counts(pod.neuron)).keyed)
-
-
 def fits(request: NeuronRequest | None, node_info: NodeInfo) -> bool:
     """Return whether a node has a free block, or may have one, if pods whose ids are unknown hold nothing."""
     if request is None or node_info.machine is None or node_info.node.neuron_fault:
@@ -270,7 +266,7 @@ PLUGIN: Final = Plugin(
     pre_filter=PreFilter(pre_filter, reads=(PodField.REFUSAL,), before=EVERY_PLUGIN, cause=Cause.POD),
     filters=(
         # Before resources: a pod with an illegal count does not wait for free devices.
-        Filter(filter_counts, legal_nodes, reads=(PodField.NEURON,), before=node_resources_fit.NAME),
+        Filter(filter_counts, reads=(PodField.NEURON,), before=node_resources_fit.NAME),
         Filter(filter_blocks, nodes_with_block, reads=(PodField.NEURON,), narrows=True),
     ),
     events=frozenset(

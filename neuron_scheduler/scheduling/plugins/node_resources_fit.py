@@ -101,10 +101,6 @@ def _filter_beside(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     return filter_nodes(view, without_other_resources(pod), among)
 
 
-def _fitting_beside(view: View, pod: Pod, among: NodeSet) -> NodeSet:
-    return fitting_nodes(view, without_other_resources(pod), among)
-
-
 def _requests(pod: Pod) -> frozenset[tuple[str, int]]:
     return frozenset(pod.requests.items())
 
@@ -147,5 +143,5 @@ PLUGIN = Plugin(
     hint=RowHint(_requests, fits),
     cause=Cause.RESOURCES,
 )
-BESIDE_KUBE_SCHEDULER = attrs.evolve(PLUGIN, filters=(Filter(_filter_beside, _fitting_beside),))
+BESIDE_KUBE_SCHEDULER = attrs.evolve(PLUGIN, filters=(Filter(_filter_beside),))
 """The plugin for pods of kube-scheduler's, whose configuration may ignore other resources, or get them from drivers."""

@@ -415,8 +415,8 @@ def prepare_rounds(cluster: Cluster, pod: Pod, profile: Profile) -> Iterator[Non
 
 def _warm_up(view: View, pod: Pod, profile: Profile) -> None:
     """Ask every filter, whatever the others answer."""
-    for filter_nodes in profile.steps_for(pod).filters:
-        filter_nodes(view, pod, view.live)
+    for step in profile.steps_for(pod).filters:
+        step.refuse(view, pod, view.live)
 
 
 def _with_room(

@@ -128,7 +128,7 @@ def test_a_hint_is_never_too_strict(seed: int) -> None:
         refused = {
             refusal.plugin
             for judge in profile.filters
-            for refusal in judge(cluster.view, pending, cluster.view.live)
+            for refusal in judge.refuse(cluster.view, pending, cluster.view.live)
             if refusal.nodes
         }
         for plugin in {FIT, NEURON, PORTS, AFFINITY, TAINTS, CORDON} - refused:
