@@ -22,7 +22,7 @@ from neuron_scheduler.model.selectors import SpreadConstraint
 from neuron_scheduler.scheduling.plugins import node_affinity, taint_toleration
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
-from neuron_scheduler.scheduling.plugins.contract import NONE_REFUSED, Filter, Plugin, PluginName, Preference, Refusal
+from neuron_scheduler.scheduling.plugins.contract import Filter, Plugin, PluginName, Preference, Refusal
 from neuron_scheduler.scheduling.plugins.pod_fields import PodField
 
 NAME = PluginName("PodTopologySpread")
@@ -44,15 +44,12 @@ _FINENESS = 64
 
 def filter_nodes(view: View, pod: Pod, among: NodeSet) -> Sequence[Refusal]:
     """Refuse nodes without the key of a hard constraint, and those whose domain has too many matching pods already."""
-    hard = [constraint for constraint in pod.constraints.spread if constraint.hard]
-    if not hard:
-        return NONE_REFUSED
     refusals = []
-    for constraint, eligible in _with_eligible_nodes(view, pod, hard, _nodes_with_keys(view, hard)):
+    for constraint, totals, most in hard_counts(view, pod):
         keyed = view.domains(constraint.topology_key).keyed
         refusals.append(Refusal(NAME, NO_LABEL, less(among, keyed), unresolvable=True))
         among &= keyed
-        crowded = _crowded_nodes(view, pod, constraint, among, eligible=eligible)
+        crowded = totals.at_least(most + 1, among)
         refusals.append(Refusal(NAME, REASON, crowded))
         among = less(among, crowded)
     return refusals
@@ -116,12 +113,6 @@ def _with_eligible_nodes(
             tolerates = constraint.honor_taints
             eligible[policies] = taint_toleration.tolerated_nodes(view, pod, nodes) if tolerates else nodes
         yield constraint, eligible[policies]
-
-
-def _crowded_nodes(view: View, pod: Pod, constraint: SpreadConstraint, among: NodeSet, *, eligible: NodeSet) -> NodeSet:
-    """Return those of `among` whose domain would exceed the maximum skew over the domain with the fewest pods."""
-    totals, most = _counts_and_most(view, pod, constraint, eligible)
-    return totals.at_least(most + 1, among)
 
 
 def _counts_and_most(view: View, pod: Pod, constraint: SpreadConstraint, eligible: NodeSet) -> tuple[Column, int]:
