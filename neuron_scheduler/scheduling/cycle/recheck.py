@@ -8,9 +8,8 @@ from typing import Final
 
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, without_pod
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.resources import PODS
 from neuron_scheduler.neuron.core_mask import CoreMask
-from neuron_scheduler.scheduling.plugins import neuron_topology, node_ports
+from neuron_scheduler.scheduling.plugins import neuron_topology, node_ports, node_resources_fit
 from neuron_scheduler.scheduling.plugins.contract import NodeHint
 from neuron_scheduler.scheduling.plugins.registry import PLUGINS
 
@@ -32,7 +31,8 @@ def takes(node_info: NodeInfo, pod: Pod, cores: CoreMask) -> bool:
         return False  # another scheduler has bound a pod to these cores
     if not _is_safe(node_info, pod):
         return False
-    return not _keeps_off(node_info, pod) and _has_room(node_info, pod) and node_ports.has_free(node_info, pod)
+    has_room = node_resources_fit.fits(pod.requests.items(), node_info) and node_ports.has_free(node_info, pod)
+    return has_room and not _keeps_off(node_info, pod)
 
 
 def _keeps_off(node_info: NodeInfo, pod: Pod) -> bool:
@@ -47,7 +47,3 @@ def _is_safe(node_info: NodeInfo, pod: Pod) -> bool:
     if pod.neuron is None or not node_info.neuron_usage.unknown_devices:
         return True
     return neuron_topology.is_safe(node_info, pod.neuron)
-
-
-def _has_room(node_info: NodeInfo, pod: Pod) -> bool:
-    return node_info.free(PODS) > 0 and all(amount <= node_info.free(name) for name, amount in pod.requests.items())
