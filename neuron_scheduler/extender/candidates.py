@@ -13,9 +13,10 @@ from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, from_slots, le
 from neuron_scheduler.extender.protocol import MOST_PRIORITY, ExtenderFilterResult
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import NEURON_NAMES
-from neuron_scheduler.scheduling.cycle.filters import nodes_that_fit, nominated_overlay
+from neuron_scheduler.scheduling.cycle.filters import nodes_that_fit, view_with_nominated
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.refusals import nodes_not_refused, refusal_of_pod, refusals_among
+from neuron_scheduler.scheduling.cycle.schedule_pod import best_nodes
 
 UNKNOWN_NODE: Final = "node(s) that the Neuron scheduler does not know yet"
 ELSEWHERE: Final = "pod is already being bound to another node"
@@ -76,15 +77,12 @@ def prioritize_nodes(cluster: Cluster, pod: Pod, profile: Profile, names: Sequen
     slots, steps = _slots(cluster, names), profile.steps_for(pod)
     with cluster.without_nomination(pod.uid):
         rest = nodes_that_fit(cluster, pod, steps, _known_slots(cluster, slots))
-        overlay = nominated_overlay(cluster, pod.priority)
-        view = cluster.view if overlay is None else cluster.view.with_overlay(overlay)
+        view = view_with_nominated(cluster, pod.priority)
         scores: dict[Slot | None, int] = {}
         for score in range(MOST_PRIORITY, 0, -1):
             if not rest:
                 break
-            best = rest
-            for prefer in steps.preferences:
-                best = prefer(view, pod, best)
+            best = best_nodes(view, pod, steps.preferences, rest)
             scores.update(dict.fromkeys(slots_of(best), score))
             rest = less(rest, best)
     return [scores.get(slot, 0) for slot in slots]

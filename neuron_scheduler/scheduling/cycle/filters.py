@@ -60,6 +60,12 @@ def nominated_overlay(cluster: Cluster, priority: int) -> WithNominated | None:
     return None if lowest is None else WithNominated(lowest)
 
 
+def view_with_nominated(cluster: Cluster, priority: int) -> View:
+    """Return the view in which nominated pods that precede a pod of this priority use what is kept for them."""
+    overlay = nominated_overlay(cluster, priority)
+    return cluster.view if overlay is None else cluster.view.with_overlay(overlay)
+
+
 def nodes_with_nominations(cluster: Cluster, priority: int) -> NodeSet:
     overlay = nominated_overlay(cluster, priority)
     return NO_NODES if overlay is None else cluster.view.changed_nodes(overlay)

@@ -27,7 +27,7 @@ from neuron_scheduler.model.selectors import NodeSelectorTerm
 from neuron_scheduler.model.wording import count_text
 from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, Machine
 from neuron_scheduler.neuron.topology import illegal_count, place, served_counts, whole_free_devices
-from neuron_scheduler.scheduling.cycle.filters import nodes_that_fit, nominated_overlay
+from neuron_scheduler.scheduling.cycle.filters import nodes_that_fit, view_with_nominated
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.plugins import neuron_topology
 from neuron_scheduler.scheduling.plugins.cause import Cause
@@ -95,7 +95,7 @@ def neuron_shortage(cluster: Cluster, pod: Pod, profile: Profile, refusals: Iter
         sentence = _invalid_count_text(unserved, request)
         return NeuronShortage(Cause.INVALID_COUNT, sentence) if sentence else None
     certain = less(large, neuron_topology.unhealthy_nodes(view) | neuron_topology.nodes_with_unknown(view))
-    return _too_little_or_in_pieces(_with_nominated(cluster, pod), request, certain) if certain else None
+    return _too_little_or_in_pieces(view_with_nominated(cluster, pod.priority), request, certain) if certain else None
 
 
 def unknown_holders(cluster: Cluster, pod: Pod, refusals: Iterable[Refusal], meant: NodeSet) -> str:
@@ -139,12 +139,6 @@ def nodes_that_fit_without_neuron(cluster: Cluster, pod: Pod, profile: Profile, 
     requests = {resource: amount for resource, amount in pod.requests.items() if resource not in NEURON_NAMES}
     without = attrs.evolve(pod, neuron=None, requests=requests)
     return nodes_that_fit(cluster, without, profile.steps_for(without), among)
-
-
-def _with_nominated(cluster: Cluster, pod: Pod) -> View:
-    """Return the view in which nominated pods use what is kept for them."""
-    overlay = nominated_overlay(cluster, pod.priority)
-    return cluster.view if overlay is None else cluster.view.with_overlay(overlay)
 
 
 def _too_large_text(view: View, request: NeuronRequest, nodes: NodeSet) -> str:

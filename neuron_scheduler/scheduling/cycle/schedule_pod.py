@@ -202,7 +202,7 @@ def _choose(cluster: Cluster, pod: Pod, profile: Profile, steps: ProfileSteps, a
     view = cluster.view if overlay is None else cluster.view.with_overlay(overlay)
     too_late: list[Refusal] = []
     while candidates:
-        slot = lowest_slot(_best(view, pod, steps.preferences, candidates))
+        slot = lowest_slot(best_nodes(view, pod, steps.preferences, candidates))
         late = refusals_on(cluster, slot, pod, profile) if overlay is not None else ()
         if not late:
             node_info = view.row(slot)
@@ -214,7 +214,7 @@ def _choose(cluster: Cluster, pod: Pod, profile: Profile, steps: ProfileSteps, a
     return NoNode(too_late=tuple(too_late))
 
 
-def _best(view: View, pod: Pod, preferences: Iterable[Prefer], candidates: NodeSet) -> NodeSet:
+def best_nodes(view: View, pod: Pod, preferences: Iterable[Prefer], candidates: NodeSet) -> NodeSet:
     """Return the candidates to which the preferences, in their order, prefer no other."""
     best = candidates
     for prefer in preferences:
