@@ -33,7 +33,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.preemption.disruption_allowance import DisruptionAllowance
-from neuron_scheduler.scheduling.preemption.one_node import victims_instead
+from neuron_scheduler.scheduling.preemption.one_node import victims_instead, with_offered_requests
 from neuron_scheduler.scheduling.preemption.search import is_leaving
 from neuron_scheduler.scheduling.preemption.victims import ByFilters, Incoming, Victims, by_importance
 from neuron_scheduler.steps import LONGEST_TURN, run, run_in_turns
@@ -137,9 +137,9 @@ class EarlierAnswers:
         """Return whether a node takes a pod without its victims; kube-scheduler's filters accept it `as_proposed`."""
         with self.cluster.without_nomination(pod.uid):
             node_info = without_pods(self.cluster.view.row(slot), {victim.uid for victim in victims})
-            offered = {name: amount for name, amount in pod.requests.items() if name in node_info.node.allocatable}
             profile = self.beside if as_proposed else self.profile
-            return ByFilters(self.cluster, slot, attrs.evolve(pod, requests=offered), profile, node_info).fits()
+            offered = with_offered_requests(pod, node_info.node)
+            return ByFilters(self.cluster, slot, offered, profile, node_info).fits()
 
 
 @attrs.define(eq=False, kw_only=True)

@@ -81,11 +81,7 @@ class DisruptionAllowance:
 
     def allows(self, pod: Pod) -> bool:
         """Return whether a pod may end, if no other does, without going beyond a budget."""
-        for key in self.selecting(pod.namespace).keys_of(pod):
-            budget = self._budgets[key]
-            if budget.allowed < 1 and pod.name not in budget.disrupted:
-                return False
-        return True
+        return all(self._budgets[key].allowed >= 1 for key in self.counted_by(pod))
 
     def counted_by(self, pod: Pod) -> tuple[str, ...]:
         """Return the keys of the budgets that count a pod."""

@@ -40,7 +40,7 @@ def victims_instead(
     slot = cluster.view.slot(node_name)
     if slot is None:
         return None
-    incoming = attrs.evolve(incoming, pod=_with_offered_requests(incoming.pod, cluster.view.row(slot).node))
+    incoming = attrs.evolve(incoming, pod=with_offered_requests(incoming.pod, cluster.view.row(slot).node))
     ours, pod = attrs.evolve(incoming, profile=beside), incoming.pod
     with cluster.without_nomination(pod.uid):
         if not refusals_on(cluster, slot, pod, beside):
@@ -58,7 +58,7 @@ def victims_instead(
         return kept if kept is not None else (yield from _with_more(cluster, slot, ours, proposed))
 
 
-def _with_offered_requests(pod: Pod, node: Node) -> Pod:
+def with_offered_requests(pod: Pod, node: Node) -> Pod:
     """Return a pod without requests for what the node does not offer: a driver provides it, or nobody counts it."""
     requests = {name: amount for name, amount in pod.requests.items() if name in node.allocatable}
     return pod if len(requests) == len(pod.requests) else attrs.evolve(pod, requests=requests)
