@@ -140,7 +140,8 @@ class Collection:
         value = decoded.value
         try:
             if isinstance(value, Malformed):
-                self._fold_unreadable(value)
+                if value.node_name and value.uid:
+                    fold.put_unreadable(self.cluster, unreadable_pod(value))
             elif value is not None:
                 fold.put(self.cluster, None, value)
         except Exception:  # noqa: BLE001 - a mistake of ours is noted, and must affect no other object
@@ -148,10 +149,6 @@ class Collection:
             if isinstance(value, Pod):
                 fold.remove(self.cluster, value)
                 fold.put_unreadable(self.cluster, value)
-
-    def _fold_unreadable(self, malformed: Malformed) -> None:
-        if malformed.node_name and malformed.uid:
-            fold.put_unreadable(self.cluster, unreadable_pod(malformed))
 
     def _keep_nominated_space(self, waiting: Iterable[Pod]) -> None:
         """

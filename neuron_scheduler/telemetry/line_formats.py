@@ -59,11 +59,9 @@ def leaves(exc: BaseException) -> Iterator[BaseException]:
 
 def printable(text: str) -> str:
     """Return a text from the cluster for a person's terminal: control characters are shown as Go's escapes."""
-    return text if text.isprintable() else "".join(map(_show, text))
-
-
-def _show(character: str) -> str:
-    return character if character.isprintable() else _escape(character)
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else _escape(character) for character in text)
 
 
 def _quote(text: str) -> str:

@@ -268,7 +268,8 @@ def victims_on(
         return []  # it would be compared with all other pods again for each that might stay
 
     def by_filters(gone: Sequence[Pod]) -> ByFilters:
-        return ByFilters(cluster, slot, pod, profile, _without(node_info, gone), keepers)
+        left = without_pods(node_info, [victim.uid for victim in gone])
+        return ByFilters(cluster, slot, pod, profile, left, keepers)
 
     lower = incoming.leavers(node_info)
     victims = yield from victims_by_counting(node_info, incoming, lower, below, limit)
@@ -310,7 +311,11 @@ def victims_by_counting(
     node_info: NodeInfo, incoming: Incoming, lower: Sequence[Pod], below: int, limit: Cost | None = None
 ) -> Generator[None, None, Victims | None]:
     """Return the cheapest victims by counting; None if they cost the limit or more."""
-    dry_run = _dry_run_by_counting(node_info, incoming, lower)
+
+    def by_counting(gone: Sequence[Pod]) -> ByCounting:
+        return ByCounting.without(gone, node_info, incoming.pod)
+
+    dry_run = _DryRun(incoming, lower, by_counting)
     groups = _forced_groups(node_info, incoming.pod, [pod for pod in lower if pod.priority < below])
     victims = yield from dry_run.cheapest(groups, limit)
     best = limit if victims is None else incoming.cost(victims)
@@ -318,13 +323,6 @@ def victims_by_counting(
         return victims
     more = [group for group in _forced_groups(node_info, incoming.pod, lower) if group and group[0].priority >= below]
     return (yield from dry_run.cheapest(more, best)) or victims
-
-
-def _dry_run_by_counting(node_info: NodeInfo, incoming: Incoming, lower: Sequence[Pod]) -> "_DryRun":
-    def by_counting(gone: Sequence[Pod]) -> ByCounting:
-        return ByCounting.without(gone, node_info, incoming.pod)
-
-    return _DryRun(incoming, lower, by_counting)
 
 
 @attrs.frozen
@@ -418,10 +416,6 @@ def _in_the_way(
         return None
     free_blocks = [block for block in blocks if not block & ~free]
     return tuple({tuple(i for i, cores in enumerate(cores_of) if cores & block): None for block in free_blocks})
-
-
-def _without(node_info: NodeInfo, pods: Iterable[Pod]) -> NodeInfo:
-    return without_pods(node_info, [pod.uid for pod in pods])
 
 
 def _start_of(pod: Pod) -> float:
