@@ -129,15 +129,15 @@ class Verbs:
     async def _answer_from_cache(self, verb: str, args: ExtenderArgs) -> VerbAnswer:
         pod, complaint = _pod_of(args)
         names = _names(args)
-        if pod is None:
-            return _answer_unreadable(verb, names, complaint)
-        if is_for_neuron(pod):
+        if pod is not None and is_for_neuron(pod):
             for warm_up in (self._warmup.prepare, self._warmup.prepare_refusal):
                 await run_in_turns(warm_up(self.cluster, pod, self.profile), self.clock)
         if verb == PRIORITIZE:
-            scores = prioritize_nodes(self.cluster, pod, self.profile, names)
+            scores = [0] * len(names) if pod is None else prioritize_nodes(self.cluster, pod, self.profile, names)
             hosts = [HostPriority(host=name, score=score) for name, score in zip(names, scores, strict=True)]
             return VerbAnswer(200, encode(hosts))
+        if pod is None:
+            return VerbAnswer(200, encode(ExtenderFilterResult([], {}, dict.fromkeys(names, complaint))))
         return VerbAnswer(200, encode(await self._filter(pod, names)))
 
     async def _filter(self, pod: Pod, names: list[str]) -> ExtenderFilterResult:
@@ -170,12 +170,6 @@ class Verbs:
             return False
         await self.sleep(WAIT)
         return True
-
-
-def _answer_unreadable(verb: str, names: list[str], complaint: str) -> VerbAnswer:
-    if verb == PRIORITIZE:
-        return VerbAnswer(200, encode([HostPriority(host=name, score=0) for name in names]))
-    return VerbAnswer(200, encode(ExtenderFilterResult([], {}, dict.fromkeys(names, complaint))))
 
 
 def _names(args: ExtenderArgs) -> list[str]:
