@@ -330,7 +330,8 @@ class Cluster:
         uid, name = pod_info.pod.uid, pod_info.pod.node_name
         pod_info = pod_with_current_volumes(pod_info, self.volumes)
         self.clear_nomination(uid)
-        if self._where.get(uid) not in (None, name):
+        where = self._where.get(uid)
+        if where not in (None, name):
             self.remove_pod(uid)
         node_info = self._table.node_info_of(name)
         before = None
@@ -339,7 +340,8 @@ class Cluster:
         node_info = with_pod(node_info, pod_info)
         if node_info.node.published is not None:
             node_info = self._with_claimed(node_info)
-        self._where[uid] = name
+        if where != name:
+            self._where[uid] = name
         if pod_info.pod.group is not None or (before is not None and before.pod.group is not None):
             self.placed_groups.replace(before, pod_info)
         self._table.put_pod(node_info, uid)

@@ -65,18 +65,18 @@ class CopyOnWrite(Generic[_Key, _Value]):
 class SharedDict(Collection[_Key], Generic[_Key, _Item]):
     """A dictionary in parts, each of which is shared with the copies until one of them changes it."""
 
-    _parts: CopyOnWrite[int, dict[_Key, _Item]] = attrs.field(factory=CopyOnWrite)
+    _parts: list[dict[_Key, _Item]] = attrs.field(factory=lambda: [{}] * PARTS)
     _count: int = 0
+    _own: set[int] = attrs.field(factory=set, init=False)  # parts that no copy has
 
     def get(self, key: _Key) -> _Item | None:
-        part = self._parts.by_key.get(hash(key) % PARTS)
-        return None if part is None else part.get(key)
+        return self._parts[hash(key) % PARTS].get(key)
 
     def __getitem__(self, key: _Key) -> _Item:
-        return self._parts.by_key[hash(key) % PARTS][key]
+        return self._parts[hash(key) % PARTS][key]
 
     def __setitem__(self, key: _Key, item: _Item) -> None:
-        part = self._parts.to_change(hash(key) % PARTS, dict)
+        part = self._to_change(hash(key) % PARTS)
         self._count += key not in part
         part[key] = item
 
@@ -84,16 +84,23 @@ class SharedDict(Collection[_Key], Generic[_Key, _Item]):
         if key not in self:
             return default
         self._count -= 1
-        return self._parts.to_change(hash(key) % PARTS, dict).pop(key)
+        return self._to_change(hash(key) % PARTS).pop(key)
 
     def __contains__(self, key: object) -> bool:
-        return key in self._parts.by_key.get(hash(key) % PARTS, ())
+        return key in self._parts[hash(key) % PARTS]
 
     def __iter__(self) -> Iterator[_Key]:
-        return chain.from_iterable(self._parts.by_key.values())
+        return chain.from_iterable(self._parts)
 
     def __len__(self) -> int:
         return self._count
 
     def copy(self) -> Self:
-        return type(self)(self._parts.copy(), self._count)
+        self._own = set()
+        return type(self)([*self._parts], self._count)
+
+    def _to_change(self, number: int) -> dict[_Key, _Item]:
+        if number not in self._own:
+            self._own.add(number)
+            self._parts[number] = self._parts[number].copy()
+        return self._parts[number]
