@@ -61,22 +61,23 @@ async def read_installed(client: Client) -> Installed:
         return Installed(profiles, claims=claims)
     try:
         answer = await client.request("GET", LEASE_PATH, timeout=WITHIN)
-        reason = _not_held(msgspec.json.decode(answer.body, type=_Lease).spec)
+        reason = _not_held(msgspec.json.decode(answer.body, type=dict[str, Any])["spec"])
     except ApiError as error:
         return Installed(profiles, NEVER_LED if specs and error.status == NOT_FOUND else "", claims)
-    except (UnreachableError, msgspec.MsgspecError, ValueError):
+    except (UnreachableError, msgspec.MsgspecError, ValueError, KeyError):
         return Installed(profiles, claims=claims)
     sentence = f"No replica leads, so nothing is scheduled: the Lease {NAMESPACE}/{LEASE} {reason}. See `check`."
     return Installed(profiles, sentence if reason else "", claims)
 
 
-def _not_held(spec: "_LeaseSpec") -> str:
+def _not_held(spec: Mapping[str, Any]) -> str:
     """Return why nobody holds the Lease; empty if somebody does. It ends after twice its duration: clocks differ."""
-    if not spec.holder_identity:
+    holder, renewed = spec.get("holderIdentity"), spec.get("renewTime")
+    if not holder:
         return "is held by nobody"
-    age = 0.0 if spec.renew_time is None else time.time() - spec.renew_time.timestamp()
-    expired = age > 2 * max(spec.lease_duration_seconds or 0, 1)
-    return f"was last renewed {age:.0f} s ago, by {spec.holder_identity}" if expired else ""
+    age = time.time() - dt.datetime.fromisoformat(renewed).timestamp() if renewed else 0.0
+    expired = age > 2 * max(spec.get("leaseDurationSeconds") or 0, 1)
+    return f"was last renewed {age:.0f} s ago, by {holder}" if expired else ""
 
 
 async def _config(client: Client, spec: Mapping[str, Any]) -> Config | None:
@@ -98,16 +99,6 @@ async def _get(client: Client, path: str, shape: type[T]) -> T | None:
         return msgspec.json.decode(answer.body, type=shape)
     except (ApiError, UnreachableError, msgspec.MsgspecError, ValueError):
         return None
-
-
-class _LeaseSpec(wire.Wire):
-    holder_identity: str | None = None
-    lease_duration_seconds: int | None = None
-    renew_time: dt.datetime | None = None
-
-
-class _Lease(wire.Wire):
-    spec: _LeaseSpec
 
 
 class _ConfigMap(wire.Wire):
