@@ -13,7 +13,7 @@ The JSON is for scripts. `schemaVersion` grows when a field changes its meaning 
 `kubernetesVersion` is null if it could not be read; `devices` and `cores` are those of one node.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import attrs
@@ -34,7 +34,7 @@ from neuron_scheduler.commands.check.subjects.nodes import machines
 from neuron_scheduler.commands.check.subjects.snapshot import Snapshot, Unread
 from neuron_scheduler.model.wording import count_text, list_of
 from neuron_scheduler.telemetry.line_formats import printable
-from neuron_scheduler.telemetry.terminal import BOLD, Paragraphs
+from neuron_scheduler.telemetry.terminal import Paragraphs
 
 FINE, NEEDS_HANDS, NOT_CHECKED = 0, 1, 2
 EXIT_CODES: Final = (
@@ -51,6 +51,11 @@ _COLOURS: Final = {
     Severity.UNCHECKED: "35",
     Severity.WARNING: "33",
     Severity.ERROR: "1;31",
+}
+_COUNTED: Final = {
+    Severity.ERROR: ("error",),
+    Severity.WARNING: ("warning",),
+    Severity.UNCHECKED: ("thing not checked", "things not checked"),
 }
 _MARGIN: Final = 2
 _LABEL: Final = 13  # `not checked` and two blanks
@@ -130,15 +135,11 @@ def content(report: Report) -> dict[str, Any]:
             for kind in machines(nodes)
         ],
         "findings": [
-            {"subject": subject.name, **attrs.asdict(finding, value_serializer=_plain)}
+            {"subject": subject.name, **attrs.asdict(finding), "objects": list(finding.objects)}
             for subject, findings in report.sections
             for finding in findings
         ],
     }
-
-
-def _plain(_owner: object, _field: object, value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 @attrs.frozen
@@ -157,8 +158,7 @@ class TextReport:
             f"Checking {snapshot.server} ({snapshot.source}), namespace {known.NAMESPACE}", rest="  "
         )
         for subject, findings in report.sections:
-            yield ""
-            yield from self.paragraphs.wrap(subject.title, code=BOLD)
+            yield from self.paragraphs.section(subject.title)
             for finding in findings:
                 yield from self._finding(finding)
         yield ""
@@ -191,12 +191,5 @@ class TextReport:
 
 
 def summary(report: Report) -> str:
-    parts: Sequence[str] = [
-        count_text(number, name)
-        for severity, name in ((Severity.ERROR, "error"), (Severity.WARNING, "warning"))
-        if (number := report.count(severity))
-    ]
-    unchecked = report.count(Severity.UNCHECKED)
-    if unchecked:
-        parts = [*parts, f"{count_text(unchecked, 'thing')} not checked"]
+    parts = [count_text(number, *words) for severity, words in _COUNTED.items() if (number := report.count(severity))]
     return f"{list_of(parts)}." if parts else "Nothing needs action."
