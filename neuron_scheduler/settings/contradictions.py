@@ -11,7 +11,7 @@ from typing import Any, Final
 import attrs
 
 from neuron_scheduler.model.wording import camel
-from neuron_scheduler.settings.profile_config import RESERVED, ProfileConfig
+from neuron_scheduler.settings.profile_config import RESERVED, ProfileConfig, path_of
 from neuron_scheduler.settings.setting import flag, settings_of
 from neuron_scheduler.telemetry.errors import ConfigurationError
 
@@ -24,7 +24,7 @@ _PART: Final = 0.8  # of the time between the deadline and the end of the Lease
 def require_usable(config: Any, *, of_a_profile: Sequence[str]) -> None:
     """Raise ConfigurationError for a value out of range, or a contradiction; each profile has those `of_a_profile`."""
     for field in settings_of(type(config)):
-        _require(config, field.name, flag(field.name), getattr(config, field.name))
+        _require(field, config, flag(field.name))
     _require_profiles(config, of_a_profile)
     if config.pod_initial_backoff_seconds > config.pod_max_backoff_seconds:
         raise ConfigurationError(
@@ -41,9 +41,9 @@ def require_usable(config: Any, *, of_a_profile: Sequence[str]) -> None:
     _require_extender(config)
 
 
-def _require(config: Any, name: str, described: str, value: object) -> None:
-    check = attrs.fields_dict(type(config))[name].metadata["check"]
-    if check is not None and (complaint := check(value)):
+def _require(field: "attrs.Attribute[Any]", of: object, described: str) -> None:
+    check = field.metadata["check"]
+    if check is not None and (complaint := check(getattr(of, field.name))):
         raise ConfigurationError(f"{described} {complaint}")
 
 
@@ -55,9 +55,9 @@ def _require_profiles(config: Any, of_a_profile: Sequence[str]) -> None:
     if twice is not None:
         raise ConfigurationError(f"schedulerName {twice!r} has more than one profile; keep one of them")
     for profile in config.profiles:
-        for setting in of_a_profile:
-            value = getattr(profile, setting)
-            _require(config, setting, f"{camel(setting)} of {profile.scheduler_name!r}", value)
+        for name in of_a_profile:
+            field = attrs.fields_dict(type(config))[name]
+            _require(field, profile, f"{camel(name)} of {profile.scheduler_name!r}")
         _require_capacity_requests(profile, queue=config.queue)
 
 
@@ -67,8 +67,8 @@ def _require_capacity_requests(profile: ProfileConfig, *, queue: bool) -> None:
         raise ConfigurationError(f"schedulerName {RESERVED!r} is that of placeholders, which no scheduler places")
     if profile.capacity_requests is None:
         return
-    if complaint := profile.capacity_requests.complaint:
-        raise ConfigurationError(f"profile {name!r}: {complaint}")
+    for field in settings_of(type(profile.capacity_requests)):
+        _require(field, profile.capacity_requests, f"profile {name!r}: capacityRequests.{path_of(field)}")
     if not queue:
         raise ConfigurationError(
             f"capacityRequests of {name!r} has no effect without a queue of our own: it is for pods that this"

@@ -40,15 +40,6 @@ class CapacityRequests:
     max_devices_per_namespace: int = setting(32, "Their devices together.", check=limits(1, 1024))
     image: str = setting("registry.k8s.io/pause:3.10", "The image of placeholders; it never runs.", check=_image)
 
-    @property
-    def complaint(self) -> str:
-        """What is wrong with the first value that is out of range, with its path; empty if none is."""
-        for field in attrs.fields(type(self)):
-            complaint = field.metadata["check"](getattr(self, field.name))
-            if complaint:
-                return f"capacityRequests.{path_of(field)} {complaint}"
-        return ""
-
 
 def path_of(field: "attrs.Attribute[Any]") -> str:
     return str(field.metadata["path"] or camel(field.name))

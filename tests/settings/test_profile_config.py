@@ -84,4 +84,5 @@ def test_the_reserved_name_is_that_of_placeholders() -> None:
 
 def test_the_defaults() -> None:
     """They are in range."""
-    assert not CapacityRequests().complaint
+    profile = ProfileConfig(scheduler_name="my-scheduler", capacity_requests=CapacityRequests())
+    assert Config(profiles=(profile,)).profiles == (profile,)
