@@ -160,15 +160,11 @@ async def in_time(arguments: argparse.Namespace, server: str, work: Callable[[],
 def run_async(function: Callable[..., Any], *arguments: Any) -> Any:
     import anyio
 
-    errors: list[BaseException] = []
-    result: Any = None
     try:
-        result = anyio.run(function, *arguments, backend="asyncio", backend_options={"use_uvloop": True})
+        return anyio.run(function, *arguments, backend="asyncio", backend_options={"use_uvloop": True})
     except* NeuronSchedulerError as group:
-        errors = list(leaves(group))
-    if errors:
-        raise errors[0]
-    return result
+        first = next(leaves(group))
+    raise first  # not inside, where it would become a group again
 
 
 def _config(arguments: argparse.Namespace) -> Config:
