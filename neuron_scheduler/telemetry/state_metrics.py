@@ -187,16 +187,10 @@ class StateCollector:
     def collect(self) -> Iterable[Metric]:
         state = self._state()
         for field in attrs.fields(State):
-            value = getattr(state, field.name)
-            yield _family(value={self._lease_name: int(value)} if field.name == "leader" else value, **field.metadata)
-
-
-def _family(
-    *, family: Callable[..., Any], name: str, text: str, labels: tuple[str, ...], value: float | Mapping[Any, float]
-) -> Metric:
-    metric = family(name, text, labels=labels)
-    numbers = value if isinstance(value, Mapping) else {(): value}
-    for values, number in numbers.items():
-        metric.add_metric((values,) if isinstance(values, str) else values, number)
-    result: Metric = metric
-    return result
+            about, value = field.metadata, getattr(state, field.name)
+            if field.name == "leader":
+                value = {self._lease_name: int(value)}
+            metric = about["family"](about["name"], about["text"], labels=about["labels"])
+            for values, number in (value if isinstance(value, Mapping) else {(): value}).items():
+                metric.add_metric((values,) if isinstance(values, str) else values, number)
+            yield metric
