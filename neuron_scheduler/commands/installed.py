@@ -7,13 +7,12 @@ What the person may not read, or has another form, is left out: the answers need
 import datetime as dt
 import time
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import attrs
 import msgspec
 
 from neuron_scheduler.kube.http.client import Client
-from neuron_scheduler.kube.objects import wire
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.settings import config_file
 from neuron_scheduler.settings.config import Config
@@ -29,7 +28,6 @@ NEVER_LED: Final = (
 )
 OUR_LABEL: Final = "app.kubernetes.io/name%3Dneuron-scheduler"
 WITHIN: Final = 10.0  # seconds for a request
-T = TypeVar("T", bound=wire.Wire)
 
 
 @attrs.frozen
@@ -51,8 +49,8 @@ class Installed:
 
 async def read_installed(client: Client) -> Installed:
     deployments = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments?labelSelector={OUR_LABEL}"
-    found = await _get(client, deployments, _Deployments)
-    specs = [each.spec["template"]["spec"] for each in found.items] if found else []
+    found = await _get(client, deployments)
+    specs = [each["spec"]["template"]["spec"] for each in found.get("items") or ()]
     config = await _config(client, specs[0]) if len(specs) == 1 else None  # of two it is not known which one decides
     profiles = {} if config is None else profiles_of(config)
     words = [word for spec in specs for container in spec["containers"] for word in container.get("args") or ()]
@@ -83,8 +81,8 @@ def _not_held(spec: Mapping[str, Any]) -> str:
 async def _config(client: Client, spec: Mapping[str, Any]) -> Config | None:
     """Return the first configuration in the ConfigMaps that the pods mount."""
     for name in [each["configMap"]["name"] for each in spec.get("volumes") or () if "configMap" in each]:
-        found = await _get(client, f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}", _ConfigMap)
-        for text in (found.data or {}).values() if found else ():
+        found = await _get(client, f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}")
+        for text in (found.get("data") or {}).values():
             try:
                 return Config(**config_file.parse(name, text).values)
             except ConfigurationError:  # another file, or of another version
@@ -92,22 +90,10 @@ async def _config(client: Client, spec: Mapping[str, Any]) -> Config | None:
     return None
 
 
-async def _get(client: Client, path: str, shape: type[T]) -> T | None:
-    """Return an object; None if it is absent, may not be read, or has another form."""
+async def _get(client: Client, path: str) -> dict[str, Any]:
+    """Return an object; empty if it is absent, may not be read, or is none."""
     try:
         answer = await client.request("GET", path, timeout=WITHIN)
-        return msgspec.json.decode(answer.body, type=shape)
+        return msgspec.json.decode(answer.body, type=dict[str, Any])
     except (ApiError, UnreachableError, msgspec.MsgspecError, ValueError):
-        return None
-
-
-class _ConfigMap(wire.Wire):
-    data: dict[str, str] | None = None
-
-
-class _Deployment(wire.Wire):
-    spec: dict[str, Any]
-
-
-class _Deployments(wire.Wire):
-    items: list[_Deployment]
+        return {}

@@ -213,7 +213,7 @@ class SnapshotReader:
 
     async def _data(self, path: str) -> dict[str, str]:
         answer = await self.client.request("GET", path, timeout=WITHIN)
-        return msgspec.json.decode(answer.body, type=_ConfigMap).data or {}
+        return msgspec.json.decode(answer.body, type=dict[str, Any]).get("data") or {}
 
     # Rights, and what asking for machines needs
 
@@ -274,10 +274,6 @@ def _readable(found: Iterable[Decoded[T]]) -> tuple[T, ...]:
 
 class _Version(msgspec.Struct, rename="camel"):
     git_version: str
-
-
-class _ConfigMap(msgspec.Struct):
-    data: dict[str, str] | None = None
 
 
 async def attempt(request: str, work: Callable[[], Awaitable[T]], absent: K) -> "T | K | Unread":
