@@ -27,8 +27,7 @@ def ask(
     arguments: argparse.Namespace, path: str, params: dict[str, str], answer: type[A_co], body: bytes | None = None
 ) -> Answered[A_co]:
     """Return the scheduler's answer; a `namespace` in `params` that is empty becomes that of the context."""
-    asked: Answered[A_co] = run_async(_ask, arguments, path, params, answer, body)
-    return asked
+    return run_async(_ask, arguments, path, params, answer, body)
 
 
 async def _ask(

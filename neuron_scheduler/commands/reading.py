@@ -8,7 +8,7 @@ import argparse
 import gc
 import logging
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Generic, TypeVar
 
@@ -26,6 +26,7 @@ from neuron_scheduler.telemetry.errors import ConfigurationError, NeuronSchedule
 from neuron_scheduler.telemetry.line_formats import leaves
 
 A_co = TypeVar("A_co", bound=Explanation | Waiting | Fit | Fleet, covariant=True)
+T = TypeVar("T")
 DEFAULT_NAMESPACE: Final = "default"
 
 
@@ -114,8 +115,7 @@ def read(arguments: argparse.Namespace) -> Reading:
         profiles = _profiles(_config(arguments))
         capture = from_files(arguments.files, profiles=tuple(profiles.values()))
         return Reading(capture=capture, namespace=arguments.namespace or DEFAULT_NAMESPACE, profiles=profiles)
-    reading: Reading = run_async(_read, arguments)
-    return reading
+    return run_async(_read, arguments)
 
 
 async def _read(arguments: argparse.Namespace) -> Reading:
@@ -141,11 +141,10 @@ async def _read(arguments: argparse.Namespace) -> Reading:
         return Reading(capture=capture, namespace=namespace, profiles=profiles, leaderless=installed.leaderless)
 
     async with Client(connection=connection) as client:
-        reading: Reading = await in_time(arguments, connection.server, read)
-    return reading
+        return await in_time(arguments, connection.server, read)
 
 
-async def in_time(arguments: argparse.Namespace, server: str, work: Callable[[], Any]) -> Any:
+async def in_time(arguments: argparse.Namespace, server: str, work: Callable[[], Awaitable[T]]) -> T:
     """Return the result of the work, which may take as long as `--request-timeout` says."""
     import anyio
 
@@ -157,7 +156,7 @@ async def in_time(arguments: argparse.Namespace, server: str, work: Callable[[],
         raise UnreachableError(f"{server} did not answer everything within {seconds:g} s") from None
 
 
-def run_async(function: Callable[..., Any], *arguments: Any) -> Any:
+def run_async(function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
     import anyio
 
     try:

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     with one_question():
         try:
-            report: Report = run_async(_report, arguments)
+            report = run_async(_report, arguments)
         except UnreachableError as error:
             raise ConfigurationError(f"nothing could be checked: {error}") from error
         in_json, lines = arguments.output == "json", TextReport(terminal()).lines(report)
