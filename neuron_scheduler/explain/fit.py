@@ -7,7 +7,7 @@ cluster do not count. No pod is evicted, pods that wait already are not placed f
 pending pods is not free.
 """
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import groupby, repeat
 from operator import attrgetter
 from typing import Final
@@ -59,7 +59,9 @@ def how_many_of(
             break
         placed += found
     notes = [*workload.notes, *_notes(fork, workload)]
-    notes += dict.fromkeys(filter(None, map(_mixed_note, groupby(placed, key=attrgetter("replica")))))
+    by_replica = groupby(placed, key=attrgetter("replica"))
+    mixed = (mixed_text(pod.instance_type for pod in pods if pod.unit) for _, pods in by_replica)
+    notes += dict.fromkeys(filter(None, mixed))
     if limit is not None and (yield from _may_preempt(fork, workload)):
         notes.append(MAY_PREEMPT)
     total, wanted = bound if limit is None else limit.replica - 1, workload.replicas
@@ -185,11 +187,6 @@ def _asks(workload: Replicated) -> str:
         return request_text(workload.pod_sets[0].template.neuron)
     parts = [(pod_set.count, request_text(pod_set.template.neuron)) for pod_set in workload.pod_sets]
     return " and ".join(f"{count} x {part}" for count, part in parts if part)
-
-
-def _mixed_note(replica: tuple[int, Iterable[PlannedPod]]) -> str:
-    """Return that the pods with Neuron of a replica are on machines of several families; empty if they are not."""
-    return mixed_text(pod.instance_type for pod in replica[1] if pod.unit)
 
 
 def _may_preempt(fork: Cluster, workload: Replicated) -> Generator[None, None, bool]:

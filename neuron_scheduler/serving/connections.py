@@ -128,10 +128,6 @@ class _Connection(web.RequestHandler):
         response.force_close()
         return response
 
-    def abort(self) -> None:
-        if self.transport is not None:
-            self.transport.abort()
-
 
 @attrs.define(eq=False, kw_only=True)
 class Connections:
@@ -278,7 +274,8 @@ class Connections:
         except TimeoutError:
             self.reactions.on_drop("slow", "it took too long", peer)
         finally:
-            client.abort()
+            if client.transport is not None:
+                client.transport.abort()
             connection.close()
 
 

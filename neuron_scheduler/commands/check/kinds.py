@@ -57,16 +57,15 @@ def _workload(struct: _WithSpec, replicas: int, ready: int) -> SeenWorkload:
         replicas=replicas,
         ready=ready,
         account=spec.get("serviceAccountName") or "default",
-        containers=tuple(_container(each) for each in spec.get("containers") or ()),
+        containers=tuple(
+            SeenContainer(each.get("image") or "", (*(each.get("command") or ()), *(each.get("args") or ())))
+            for each in spec.get("containers") or ()
+        ),
         config_maps=tuple(each["configMap"]["name"] for each in spec.get("volumes") or () if each.get("configMap")),
         release=release,
         release_namespace=release_namespace,
         chart=(meta.labels or NO_LABELS).get("helm.sh/chart", ""),
     )
-
-
-def _container(fields: Mapping[str, Any]) -> SeenContainer:
-    return SeenContainer(fields.get("image") or "", (*(fields.get("command") or ()), *(fields.get("args") or ())))
 
 
 def is_named(workload: SeenWorkload, word: str) -> bool:

@@ -50,11 +50,9 @@ class RefusedPod:
     pod: Pod
     profile: Profile
     error: FitError
-    disruption_allowance: DisruptionAllowance = attrs.field(init=False)
-
-    @disruption_allowance.default
-    def _allowance(self) -> DisruptionAllowance:
-        return DisruptionAllowance(self.cluster.budgets)
+    disruption_allowance: DisruptionAllowance = attrs.field(
+        default=attrs.Factory(lambda self: DisruptionAllowance(self.cluster.budgets), takes_self=True), init=False
+    )
 
     def decision(self, pod: Pod, among: NodeSet | None = None) -> Generator[None, None, Decision | None]:
         """Return the decision about another form of the pod; None if it does not fit, or on none of these nodes."""
