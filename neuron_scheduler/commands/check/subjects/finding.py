@@ -57,10 +57,11 @@ def _make_finding(severity: Severity, code: str, message: str, *, objects: Itera
 
 ok = partial(_make_finding, Severity.OK)
 note = partial(_make_finding, Severity.NOTE)
+unchecked = partial(_make_finding, Severity.UNCHECKED)
 warning = partial(_make_finding, Severity.WARNING)
 error = partial(_make_finding, Severity.ERROR)
 
 
 def unknown(code: str, what: str, because: object, **rest: str) -> Finding:
     """Return the finding that something could not be read; `what` ends with its verb."""
-    return _make_finding(Severity.UNCHECKED, code, f"{what} not known: {because}", **rest)
+    return unchecked(code, f"{what} not known: {because}", **rest)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from neuron_scheduler.commands.check.subjects import commands
-from neuron_scheduler.commands.check.subjects.finding import Finding, Severity, error, note, ok, unknown, warning
+from neuron_scheduler.commands.check.subjects.finding import Finding, error, note, ok, unchecked, unknown, warning
 from neuron_scheduler.commands.check.subjects.known import (
     ACCOUNT,
     LEADER,
@@ -172,20 +172,18 @@ def _of_the_reader(snapshot: Snapshot) -> Iterator[Finding]:
     unread = snapshot.unread
     forbidden = [one.request for one in unread if one.forbidden]
     if forbidden:
-        yield Finding(
+        yield unchecked(
             "reader-lacks-rights",
-            Severity.UNCHECKED,
             f"You lack {count_text(len(forbidden), 'right')} that the check uses: {', '.join(forbidden)}",
-            "Let an administrator run it; what depends on these rights is marked below",
-            objects=tuple(forbidden),
+            advice="Let an administrator run it; what depends on these rights is marked below",
+            objects=forbidden,
         )
     for one in unread:
         if not one.forbidden:
-            yield Finding("request-failed", Severity.UNCHECKED, f"Could not {one}", "Run the check again")
+            yield unchecked("request-failed", f"Could not {one}", advice="Run the check again")
     if snapshot.malformed:
-        yield Finding(
+        yield unchecked(
             "unreadable-objects",
-            Severity.UNCHECKED,
             f"{count_text(len(snapshot.malformed), 'object')} cannot be read: {'; '.join(snapshot.malformed[:3])}",
             objects=snapshot.malformed,
         )

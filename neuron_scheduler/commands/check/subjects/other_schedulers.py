@@ -8,7 +8,7 @@ ours, so the two never schedule at the same time. The one that started first kee
 from collections.abc import Iterator
 
 from neuron_scheduler.commands.check.subjects import commands
-from neuron_scheduler.commands.check.subjects.finding import Finding, Severity, error, ok, warning
+from neuron_scheduler.commands.check.subjects.finding import Finding, error, ok, unchecked, warning
 from neuron_scheduler.commands.check.subjects.known import ALLOCATIONS, EXTENDER, username
 from neuron_scheduler.commands.check.subjects.policies import writers_of
 from neuron_scheduler.commands.check.subjects.snapshot import SeenWorkload, Snapshot, Unread
@@ -28,9 +28,7 @@ def _of_scheduler(snapshot: Snapshot, deployment: SeenWorkload) -> Iterator[Find
     serves, ours, key = deployment.serves, snapshot.scheduler_names, f"Deployment {deployment.key}"
     if isinstance(serves, Unread) or (serves is None and deployment.name in ours):
         because = f": {serves}" if isinstance(serves, Unread) else ""
-        yield Finding(
-            "scheduler-unknown", Severity.UNCHECKED, f"Which scheduler names {key} serves is not known{because}"
-        )
+        yield unchecked("scheduler-unknown", f"Which scheduler names {key} serves is not known{because}")
     elif serves is not None and set(ours).intersection(serves):
         make, too, before = (error, " too", "") if snapshot.ours else (warning, "", " before you install")
         yield make(
