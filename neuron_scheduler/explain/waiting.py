@@ -32,8 +32,6 @@ from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 PODS_A_STEP: Final = 1000
 MOST_DEVICES: Final = 16
 MOST_CORES: Final = 128
-MOST_LABELS: Final = (MOST_DEVICES + 1) + (8 + 4 + 1)
-"""Devices: 1 to 16, and more. Cores: 1 to 8, four powers of two, and more."""
 
 SizeLabels = tuple[str, str]
 """Values of the labels `unit` and `size`."""

@@ -9,7 +9,7 @@ import pytest
 
 from neuron_scheduler.cluster.rows.node_info import Nomination
 from neuron_scheduler.explain import waiting as module
-from neuron_scheduler.explain.waiting import MOST_LABELS, WaitingPods, size_labels, waiting_list, waiting_pods
+from neuron_scheduler.explain.waiting import WaitingPods, size_labels, waiting_list, waiting_pods
 from neuron_scheduler.neuron.core_mask import CoreMask
 from neuron_scheduler.scheduling.cycle.profile import default_profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError, schedule_pod
@@ -79,7 +79,8 @@ def test_requests_have_few_labels() -> None:
     """Whatever pods ask for, there are at most so many values."""
     labels = {size_labels(request(count)) for count in range(1, 300)}
     labels |= {size_labels(request(cores=count)) for count in range(1, 300)}
-    assert len(labels) == MOST_LABELS
+    devices, cores = 16 + 1, 8 + 4 + 1  # 1 to 16, and more; 1 to 8, four powers of two, and more
+    assert len(labels) == devices + cores
 
 
 @pytest.mark.parametrize("seed", range(examples(40)))
