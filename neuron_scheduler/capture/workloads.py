@@ -123,9 +123,7 @@ class _TrainingJob(wire.Wire):
         return next(filter(None, said), {})
 
 
-class _Replicas(wire.Wire):
-    template: Template
-    replicas: Count | None = None
+class _Replicas(_Role):
     volume_claim_templates: list[msgspec.Raw] | None = None
 
 
