@@ -30,15 +30,13 @@ _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none';"
     " form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
-_FIELDS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "Content-Security-Policy": _POLICY,
-        "Referrer-Policy": "no-referrer",
-        "Cross-Origin-Opener-Policy": "same-origin",
-        "Cross-Origin-Resource-Policy": "same-origin",
-        "Cache-Control": "no-cache",  # after an upgrade no browser mixes the files of two versions
-    }
-)
+_FIELDS: Final = {
+    "Content-Security-Policy": _POLICY,
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",  # after an upgrade no browser mixes the files of two versions
+}
 
 Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
