@@ -143,6 +143,7 @@ class _Planner:
         return self.trial.cluster
 
     def run(self) -> Generator[None, None, GroupPlan | GroupRefusal]:
+        yield from self.cluster.view.prepare(lambda view: view.domains(self.gang.group.topology))
         lacking = complaint_about(self.cluster, self.gang) or (yield from self._reason_not_to_begin())
         yield
         if lacking is not None:
