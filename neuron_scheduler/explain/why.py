@@ -19,7 +19,6 @@ from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, from
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.explain.answers import Explanation, NodeGroup, PodSummary, Verdict
 from neuron_scheduler.explain.arithmetic import free_on, sentence_of, states_of_claims, unprovisioned_text
-from neuron_scheduler.explain.changes.departure import kind_of_node
 from neuron_scheduler.explain.changes.group import group_changes, prepare_new_nodes
 from neuron_scheduler.explain.changes.search import changes
 from neuron_scheduler.explain.groups import Waits, decide_in_group, label_complaints, mixed_text
@@ -48,6 +47,7 @@ from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.contract import PluginName, PodRefusal, Refusal
 from neuron_scheduler.scheduling.plugins.neuron_topology import free_units_of
 from neuron_scheduler.scheduling.preemption.nominations import turn_text
+from neuron_scheduler.scheduling.preemption.search import priorities_on
 
 DELETED: Final = "The pod is being deleted, so no scheduler gives it a node."
 SCHEDULER_NAME: Final = "scheduler_name"
@@ -486,4 +486,4 @@ def warm_up(cluster: Cluster, pod: Pod, profile: Profile) -> Iterator[None]:
     warmup = IndexWarmup()
     yield from warmup.prepare(cluster, pod, profile)
     yield from warmup.prepare_refusal(cluster, pod, profile)
-    yield from cluster.view.prepare(lambda view: view.postings(kind_of_node))
+    yield from cluster.view.prepare(lambda view: view.postings(priorities_on))

@@ -18,7 +18,7 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator
 
 _MOST_LOGGED = 4096
-_MANY = 1024
+_MANY = 1 << 14
 """Uids in a posting from which it is kept in parts: a DaemonSet's has all nodes."""
 _Key = tuple[str, ...]
 _Uids = dict[str, None] | SharedDict[str, None]

@@ -9,17 +9,17 @@ criteria (budgets, priorities, age). Next come the fewest pods of other namespac
 then the pods that hold least.
 
 The set need not be the smallest: the search ends after `_MOST_COUNTED` nodes, some of each kind, with a note. Nodes are
-of one kind if as many of their pods have each priority.
+of one kind if their pods have the same priorities.
 """
 
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Final
 
 import attrs
 
 from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, less, slots_of
-from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.cluster.tables.groups import Groups
@@ -29,12 +29,15 @@ from neuron_scheduler.explain.changes.refused_pod import RefusedPod, SearchStep,
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import clip, count_text, few
 from neuron_scheduler.scheduling.cycle.neuron_shortage import request_text
+from neuron_scheduler.scheduling.preemption.search import priorities_on
 from neuron_scheduler.scheduling.preemption.victims import Cost, Incoming, Victims, by_importance, victims_on
 
 MOST_GONE: Final = 32
 """Pods in one set: the end of more is nothing to suggest."""
 _MOST_COUNTED: Final = 1024
 """Nodes on which what pods hold is counted; one about which the filters are asked, too, is as much work as 16."""
+_STRIDE: Final = 97
+"""From one node of a kind to the next that is looked at: a prime, because nodes often come in turns."""
 _ABOVE_ALL: Final = 1 << 32
 """More than any priority."""
 _CUT_OFF: Final = "The search for pods to delete was cut off; fewer pods may do, or those of another node."
@@ -42,11 +45,6 @@ _CUT_OFF: Final = "The search for pods to delete was cut off; fewer pods may do,
 
 Leavers = tuple[NodeInfo, Sequence[Pod]]
 """A node, and pods of it that would have to go."""
-
-
-def kind_of_node(node_info: NodeInfo) -> Values:
-    """The definition of postings: nodes are of one kind if as many pods there have each priority."""
-    return (frozenset(node_info.priorities.items()),)
 
 
 @attrs.frozen
@@ -91,10 +89,11 @@ def find_leavers(refused: RefusedPod) -> Generator[None, None, tuple[Leavers | N
     """Return a node and the pods of it after whose end it takes the pod, or None; and whether the search is cut off."""
     ending = DepartureRules(refused.pod, refused.profile, refused.disruption_allowance)
     best: tuple[Slot, Victims] | None = None
-    kinds, left, is_cut_off = _by_kind(refused.cluster.view, _helpful_nodes(refused)), _MOST_COUNTED, False
+    kinds = yield from _by_kind(refused.cluster.view, _helpful_nodes(refused))
+    left, is_cut_off = _MOST_COUNTED, False
     for others, nodes in zip(reversed(range(len(kinds))), kinds, strict=True):
-        least = max(0, left - max(1, left // (others + 1)))
-        for slot in slots_of(nodes):
+        least = left - left // (others + 1)
+        for slot in chain.from_iterable(islice(slots_of(nodes), first, None, _STRIDE) for first in range(_STRIDE)):
             if left <= least:
                 is_cut_off = True
                 break
@@ -109,10 +108,16 @@ def find_leavers(refused: RefusedPod) -> Generator[None, None, tuple[Leavers | N
     return (refused.cluster.view.row(best[0]), best[1].pods), is_cut_off
 
 
-def _by_kind(view: View, nodes: NodeSet) -> Sequence[NodeSet]:
-    """Return the nodes by kind, the fewest first: each kind has a share of the search."""
-    kinds = view.postings(kind_of_node)
-    return sorted(filter(None, (nodes & kinds.get(kind) for kind in kinds.values)), key=lambda part: part.bit_count())
+def _by_kind(view: View, nodes: NodeSet) -> Generator[None, None, Sequence[NodeSet]]:
+    """Return the nodes by the priorities of their pods, the fewest first: each kind has a share of the search."""
+    priorities, kinds = view.postings(priorities_on), [nodes]
+    for value in priorities.values if nodes else ():
+        having = priorities.get(value)
+        kinds = [part for kind in kinds for part in (kind & having, less(kind, having)) if part]
+        yield
+        if len(kinds) > _MOST_COUNTED:
+            break
+    return sorted(kinds, key=lambda kind: kind.bit_count())
 
 
 def _helpful_nodes(refused: RefusedPod) -> NodeSet:

@@ -153,9 +153,11 @@ def _new_nodes(group: RefusedGroup) -> Generator[None, None, SuggestedChange | N
 
 def _fewest(group: RefusedGroup, fresh: FreshNode) -> Generator[None, None, int]:
     """Return with how many new nodes the group fits: a whole UltraServer, or at most one a member; 0 if it does not."""
-    gang = group.gang
+    gang, machine = group.gang, machine_of(fresh.node)
     missing, whole, found = gang.missing_count, ULTRASERVER_SIZES.get(gang.group.topology, 0), 0
-    for most in dict.fromkeys((missing - group.refusal.fitting, missing)):  # those that fit may have to move
+    lacking, asked = missing - group.refusal.fitting, gang.waiting[0].neuron
+    on_each = 1 if machine is None or asked is None else max(1, machine.size(asked.unit) // max(1, asked.total))
+    for most in dict.fromkeys((-(-lacking // on_each), lacking, missing)):  # those that fit may have to move
         number = whole or most + gang.still_to_come
         while group.left > 0 and number >= (whole or 1) and (used := (yield from _used_of(group, fresh, number))):
             number = (found := min(number, whole or used)) - 1

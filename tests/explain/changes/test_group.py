@@ -76,11 +76,12 @@ def test_pods_of_several_nodes_leave() -> None:
     assert ChangeKind.DEPARTURE not in by_kind(explained(nodes[:3], of_group(3), many))
 
 
-def test_what_would_let_a_large_group_in_is_found_in_few_steps() -> None:
+@pytest.mark.parametrize(("devices", "new"), [(16, 60), (8, 28)])
+def test_what_would_let_a_large_group_in_is_found_in_few_steps(devices: int, new: int) -> None:
     """Members are planned a few times over, and few nodes are emptied: an answer has eight seconds."""
     nodes = [node(f"n{i}", TRN2, labels={ULTRASERVER_4: f"u{i // 4}"}) for i in range(300)]
     others = [pod(f"o{i}", devices=16, on=f"n{i}", ids=range(16)) for i in range(296)]
-    members, steps = of_group(64), 0
+    members, steps = of_group(64, devices=devices), 0
     explaining = explain_pod(cluster_with(nodes, members, others), members[-1], PROFILE)
     try:
         while True:
@@ -89,7 +90,7 @@ def test_what_would_let_a_large_group_in_is_found_in_few_steps() -> None:
     except StopIteration as end:
         answer: Explanation = end.value
     assert steps < 1000
-    assert by_kind(answer)[ChangeKind.NEW_NODE].sentence.startswith("Add 60 nodes of type")
+    assert by_kind(answer)[ChangeKind.NEW_NODE].sentence.startswith(f"Add {new} nodes of type")
 
 
 def test_all_members_tolerate_a_taint_or_drop_a_selector() -> None:
