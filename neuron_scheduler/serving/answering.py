@@ -31,8 +31,10 @@ MOST_KEPT: Final = 8
 """Answers that are kept: megabytes each in a large fleet."""
 SECONDS: Final = 8.0
 """For one question, its wait for the others included; a connection ends after 10 s."""
-REST: Final = 4 * LONGEST_TURN
-"""Seconds after each turn: questions get a fifth of the event loop's time."""
+RESTS: Final = 4
+"""Rests after each turn, each as long as one: questions get a fifth of a busy event loop, and half of an idle one."""
+IDLE: Final = LONGEST_TURN / 4
+"""Seconds of CPU in one rest; if the other tasks took less, no rest follows."""
 
 
 @attrs.frozen
@@ -97,8 +99,8 @@ class Answering:
                 async with self._turn:
                     kept = self._kept.get(key)
                     if kept is None:
-                        kept = self._kept.put(key, await run_in_turns(steps, time.monotonic, lambda: anyio.sleep(REST)))
-                        await anyio.sleep(REST)
+                        kept = self._kept.put(key, await run_in_turns(steps, time.monotonic, _rest))
+                        await _rest()
                     return kept
         except TimeoutError as error:
             sentence = f"the answer takes longer than {SECONDS:g} s; ask for less, or try again"
@@ -120,6 +122,14 @@ class Answering:
                 text = _json(value, question.names)
             fields.append(msgspec.json.encode(camel(name)) + b":" + text)
         return b"{" + b",".join(fields) + b"}"
+
+
+async def _rest() -> None:
+    for _ in range(RESTS):
+        before = time.thread_time()
+        await anyio.sleep(LONGEST_TURN)
+        if time.thread_time() - before < IDLE:
+            return
 
 
 def _json(value: Any, names: Names) -> bytes:

@@ -9,11 +9,11 @@ import pytest
 
 from neuron_scheduler.explain.answers import to_json
 from neuron_scheduler.serving import answering, questions
-from neuron_scheduler.serving.answering import AGE, REST, Answering, Question, Steps
+from neuron_scheduler.serving.answering import AGE, IDLE, RESTS, Answering, Question, Steps
 from neuron_scheduler.serving.names import Names
 from neuron_scheduler.serving.pages import WebPage
 from neuron_scheduler.serving.sources import STANDBY, AnswerSources
-from neuron_scheduler.steps import run
+from neuron_scheduler.steps import LONGEST_TURN, run
 from tests.serving.conftest import Desk
 from tests.support.builders import node, pod
 from tests.support.web_requests import body_of
@@ -52,14 +52,30 @@ async def test_polling_is_cheap(counted: list[Question]) -> None:
 
 
 async def test_one_at_a_time(counted: list[Question]) -> None:
-    """Many who ask the same at once get one answer; after it the event loop rests from questions."""
+    """Many who ask the same at once get one answer."""
     desk = Desk()
-    started = anyio.current_time()
     async with anyio.create_task_group() as tasks:
         for _ in range(50):
             tasks.start_soon(desk.reply, "/v1/fleet")
     assert len(counted) == 1
-    assert anyio.current_time() - started >= REST
+
+
+@pytest.mark.parametrize(("worked", "rests"), [(0.0, 1), (IDLE, RESTS)])
+async def test_questions_rest_while_other_tasks_work(
+    monkeypatch: pytest.MonkeyPatch, worked: float, rests: int
+) -> None:
+    """After an answer the event loop rests from questions, for longer if the other tasks have work."""
+    taken: list[float] = []
+    cpu = [0.0]
+
+    async def sleep(seconds: float) -> None:
+        taken.append(seconds)
+        cpu[0] += worked
+
+    monkeypatch.setattr(answering.anyio, "sleep", sleep)
+    monkeypatch.setattr(answering.time, "thread_time", lambda: cpu[0])
+    await Desk().reply("/v1/fleet")
+    assert taken == [LONGEST_TURN] * rests
 
 
 async def test_a_question_has_its_time(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
