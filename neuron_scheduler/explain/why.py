@@ -77,7 +77,7 @@ def explain_pod(cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None,
         pod: pending, gated, bound or being deleted, of any scheduler.
         profile: with whose filters it is decided.
     """
-    yield from warm_up(cluster, pod, profile)  # a fork shares postings, but what it builds itself is lost with it
+    yield from warm_up(cluster, pod, profile)  # a fork shares the indexes, but what it builds itself is lost with it
     if pod.neuron is not None:
         yield from prepare_new_nodes(cluster.view, pod)
     fork = cluster.fork()
@@ -86,7 +86,6 @@ def explain_pod(cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None,
         return _of_bound_pod(fork, pod)
     if pod.terminating:
         return Explanation(summary_of(pod), Verdict.WAITS, DELETED, cause=Cause.POD, nodes=fork.view.node_count)
-    yield from warm_up(fork, pod, profile)  # it shares no counts of pods, and no sums
     return (yield from _of_pending_pod(fork, pod, profile))
 
 

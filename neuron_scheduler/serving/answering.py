@@ -31,10 +31,10 @@ MOST_KEPT: Final = 8
 """Answers that are kept: megabytes each in a large fleet."""
 SECONDS: Final = 8.0
 """For one question, its wait for the others included; a connection ends after 10 s."""
-RESTS: Final = 4
-"""Rests after each turn, each as long as one: questions get a fifth of a busy event loop, and half of an idle one."""
-IDLE: Final = LONGEST_TURN / 4
-"""Seconds of CPU in one rest; if the other tasks took less, no rest follows."""
+REST: Final = 4 * LONGEST_TURN
+"""Seconds after each turn, if other tasks work: questions get a fifth of a busy event loop."""
+LOOK: Final = LONGEST_TURN / 2
+"""Seconds in which the other tasks show whether they work; if not, questions go on."""
 
 
 @attrs.frozen
@@ -125,10 +125,12 @@ class Answering:
 
 
 async def _rest() -> None:
-    for _ in range(RESTS):
+    """Leave the event loop to the other tasks until they have nothing to do, or for the whole rest."""
+    ends = anyio.current_time() + REST
+    while anyio.current_time() < ends:
         before = time.thread_time()
-        await anyio.sleep(LONGEST_TURN)
-        if time.thread_time() - before < IDLE:
+        await anyio.sleep(LOOK)
+        if time.thread_time() - before < LOOK / 4:
             return
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from typing import Any
 
 import anyio
@@ -9,11 +10,11 @@ import pytest
 
 from neuron_scheduler.explain.answers import to_json
 from neuron_scheduler.serving import answering, questions
-from neuron_scheduler.serving.answering import AGE, IDLE, RESTS, Answering, Question, Steps
+from neuron_scheduler.serving.answering import AGE, LOOK, REST, Answering, Question, Steps
 from neuron_scheduler.serving.names import Names
 from neuron_scheduler.serving.pages import WebPage
 from neuron_scheduler.serving.sources import STANDBY, AnswerSources
-from neuron_scheduler.steps import LONGEST_TURN, run
+from neuron_scheduler.steps import run
 from tests.serving.conftest import Desk
 from tests.support.builders import node, pod
 from tests.support.web_requests import body_of
@@ -60,22 +61,19 @@ async def test_one_at_a_time(counted: list[Question]) -> None:
     assert len(counted) == 1
 
 
-@pytest.mark.parametrize(("worked", "rests"), [(0.0, 1), (IDLE, RESTS)])
-async def test_questions_rest_while_other_tasks_work(
-    monkeypatch: pytest.MonkeyPatch, worked: float, rests: int
-) -> None:
+@pytest.mark.parametrize(("load", "rest"), [(0.0, LOOK), (0.5, REST)])
+async def test_questions_rest_while_other_tasks_work(monkeypatch: pytest.MonkeyPatch, load: float, rest: float) -> None:
     """After an answer the event loop rests from questions, for longer if the other tasks have work."""
-    taken: list[float] = []
-    cpu = [0.0]
+    now = [0.0]
 
     async def sleep(seconds: float) -> None:
-        taken.append(seconds)
-        cpu[0] += worked
+        now[0] += seconds
 
-    monkeypatch.setattr(answering.anyio, "sleep", sleep)
-    monkeypatch.setattr(answering.time, "thread_time", lambda: cpu[0])
+    monkeypatch.setattr(anyio, "sleep", sleep)
+    monkeypatch.setattr(anyio, "current_time", lambda: now[0])
+    monkeypatch.setattr(time, "thread_time", lambda: now[0] * load)
     await Desk().reply("/v1/fleet")
-    assert taken == [LONGEST_TURN] * rests
+    assert now == [pytest.approx(rest)]
 
 
 async def test_a_question_has_its_time(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Final, Generic, Protocol, Self, TypeVar
 
 import attrs
 
-PARTS: Final = 1024
+PARTS: Final = 4096
 """Of a dictionary with an entry for each pod: a copy of all parts, or of one, is short."""
 
 

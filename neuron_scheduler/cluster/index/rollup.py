@@ -116,6 +116,12 @@ class Rollup:
             return domains is None and self._position is None
         return domains.relabelings.covers(self._position)
 
+    def has_followed(self, domains: Domains | None) -> bool:
+        return domains is None or self._position is None or self._position == domains.relabelings.end
+
+    def copy(self) -> Self:
+        return type(self)(self.totals.fork(), dict(self._numbers), dict(self._by_domain), self._position)
+
     def add(self, slot: Slot, change: int, domains: Domains | None) -> None:
         """Change the number of a slot; the rollup must have followed these domains."""
         if domains is None:
@@ -129,7 +135,7 @@ class Rollup:
 
     def follow(self, domains: Domains | None) -> None:
         """Apply changes of the nodes' domains since the last time; it must be able to."""
-        if domains is None or self._position is None or self._position == domains.relabelings.end:
+        if domains is None or self._position is None or self.has_followed(domains):
             return
         moved = domains.moved_since(self._position)
         self._position = domains.relabelings.end

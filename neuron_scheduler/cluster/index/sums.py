@@ -5,7 +5,7 @@ They are counted in steps, and then kept up to date from a log of changes; they 
 """
 
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
 import attrs
 
@@ -26,10 +26,16 @@ _WORTH_READING: Final = 16
 
 @attrs.define(eq=False)
 class _Total:
-    """A rollup, and the position in the log up to which it is correct, which is when it was last asked for."""
+    """
+    A rollup, and the position in the log up to which it is correct, which is when it was last asked for.
+
+    Attributes:
+        is_shared: whether another table has the same rollup, which is copied before it changes.
+    """
 
     rollup: Rollup
     last_used: int
+    is_shared: bool = False
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -55,6 +61,12 @@ class Totals(Generic[_Definition, _Change]):
     def most_compared(self, _: _Definition) -> int:
         """Return how many comparisons of pods with requirements a count takes at most."""
         return 0
+
+    def share(self, original: Self) -> None:
+        """Take the totals of the table that this one was copied from; each of the two copies one before it changes."""
+        for key, known in original._totals.items():
+            known.is_shared = True
+            self._totals[key] = _Total(known.rollup, known.last_used, is_shared=True)
 
     def totals(self, definition: _Definition, domains: Domains | None = None) -> Column:
         """Return the number of each node, or the sum of its domain; 0 where it has none."""
@@ -95,6 +107,8 @@ class Totals(Generic[_Definition, _Change]):
         self, known: _Total, definition: _Definition, within: Domains | None, *, most: int | None = None
     ) -> None:
         """Apply the changes that are not read yet, or the first of them."""
+        if known.is_shared and not (known.last_used == self._log.end and known.rollup.has_followed(within)):
+            known.rollup, known.is_shared = known.rollup.copy(), False
         known.rollup.follow(within)
         if known.last_used != self._log.end:
             logged = self._log.changes_since(known.last_used, most)

@@ -255,7 +255,7 @@ class NodeTable:
     def fork(self) -> Self:
         """Return an independent copy; it shares rows, integers and the nodes until one of them changes."""
         self._is_shared, slots = True, list(self.slots)
-        return type(self)(
+        fork = type(self)(
             slots=slots,
             nodes=self.nodes,
             slot_of=self.slot_of,
@@ -269,9 +269,12 @@ class NodeTable:
             demand=self.demand.fork(),
             images=self.images.fork(),
             offered=self.offered.fork(),
+            relabelings=self.relabelings.fork(),
             headless=dict(self._headless),
             holes=self._holes.copy(),
         )
+        fork.sums.share(self.sums)
+        return fork
 
     def _own(self) -> None:
         """Copy what a fork has, too, before it changes."""

@@ -14,7 +14,7 @@ of one kind if their pods have the same priorities.
 
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain
 from typing import Final
 
 import attrs
@@ -62,6 +62,10 @@ class DepartureRules(Incoming):
             return True
         return other.owner is not None and (other.namespace, other.owner) == (self.pod.namespace, self.pod.owner)
 
+    def reprieves(self, leavers: Sequence[Pod], must: Sequence[Pod], remaining: Sequence[Pod]) -> list[Sequence[Pod]]:
+        """Return also the order in which nobody's budget counts, because other things come before budgets here."""
+        return [remaining, *super().reprieves(leavers, must, remaining)]
+
     def cost(self, victims: Victims) -> Cost:
         """Return what sets are compared by; but for their number, only pods count that are not terminating already."""
         above = max((self.pod.priority, *(pod.priority for pod in victims.pods if not pod.terminating)))
@@ -93,7 +97,8 @@ def find_leavers(refused: RefusedPod) -> Generator[None, None, tuple[Leavers | N
     left, is_cut_off = _MOST_COUNTED, False
     for others, nodes in zip(reversed(range(len(kinds))), kinds, strict=True):
         least = left - left // (others + 1)
-        for slot in chain.from_iterable(islice(slots_of(nodes), first, None, _STRIDE) for first in range(_STRIDE)):
+        slots = [*slots_of(nodes)]
+        for slot in chain.from_iterable(slots[first::_STRIDE] for first in range(_STRIDE)):
             if left <= least:
                 is_cut_off = True
                 break
