@@ -97,7 +97,7 @@ class PodTable(Totals[PodQuery, tuple[Slot, Pod, int]]):
         return each * (len(self._candidates(definition)) if is_one else len(self._pods))
 
     def fork(self) -> "PodTable":
-        """Return an independent copy; the pods, their postings and counts are copied when one of the two changes them."""
+        """Return an independent copy; pods, postings and counts are copied when one of the two changes them."""
         fork = PodTable(pods=self._pods.copy(), postings=self._postings.copy(), log=self._log.fork())
         fork.share(self)
         return fork
