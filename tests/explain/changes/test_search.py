@@ -141,6 +141,15 @@ def test_a_pod_that_is_ending() -> None:
     assert (departure.command, departure.node_name) == ("", "a")
 
 
+def test_a_pod_that_is_ending_although_no_budget_allows_it() -> None:
+    """It goes in any case, so no other has to."""
+    budget = DisruptionBudget("b", "default", "b", LabelSelector((Requirement("app", Operator.EXISTS),)))
+    ending = pod("ending", on="n", cpu=500, terminating=True, labels={"app": "x"})
+    beside = pod("beside", on="n", cpu=500, priority=-5)
+    found, _ = answer([trn1(cpu=1000)], [ending, beside], pod(devices=8, cpu=500), budgets=(budget,))
+    assert [each.name for each in found[ChangeKind.DEPARTURE].pods] == ["ending"]
+
+
 def test_the_cheapest_of_equally_few() -> None:
     """A lower priority, and within the budgets, and a later start, in preemption's order."""
     budget = DisruptionBudget("b", "default", "b", LabelSelector((Requirement("app", Operator.IN, ("c",)),)))
