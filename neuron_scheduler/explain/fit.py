@@ -97,7 +97,7 @@ def _place(
     pod = _copy_of(fork, first.template)
     result = yield from placer.place(pod, profile)
     if isinstance(result, Decision):
-        return [_placed_pod(fork, result, pod, replica, first.name)]
+        return [_placed_pod(fork, result, pod, first.name, replica)]
     yield from placer.warmup.prepare_refusal(fork, pod, profile)
     refused = fit_error(fork, pod, profile, result)
     return Limit(refused.text, refused.cause, replica, first.name)
@@ -131,14 +131,19 @@ def _place_together(
     fork = placer.fork
     key = attrs.evolve(group.key, name=f"{group.key.name}/{replica}")
     own = attrs.evolve(group, key=key, least=len(parts), expected=len(parts))
-    copies = (_copy_of(fork, part.template, number) for number, part in enumerate(parts))
-    pods = [attrs.evolve(_together_with(pod, replica), group=own) for pod in copies]
-    for pod in pods:
+    pods, placed = dict[str, tuple[Pod, str]](), list[PlannedPod]()
+    for number, part in enumerate(parts):
+        pod = attrs.evolve(_together_with(_copy_of(fork, part.template, number), replica), group=own)
+        pods[pod.uid] = pod, part.name
         fork.groups.put(pod)
-    gang, names = gang_of(fork, pods), {pod.uid: part.name for pod, part in zip(pods, parts, strict=True)}
+        yield
+    gang = gang_of(fork, [pod for pod, _ in pods.values()])
     plan = yield from plan_group(fork, gang, profile, placer.warmup)
     if isinstance(plan, GroupPlan):
-        return [_placed_pod(fork, each.decision, each.pod, replica, names[each.pod.uid]) for each in plan.members]
+        for each in plan.members:
+            placed.append(_placed_pod(fork, each.decision, *pods[each.pod.uid], replica))
+            yield
+        return placed
     refused = attrs.evolve(plan, member="").fit_error(attrs.evolve(gang, title=str(group.key)))
     if 0 < group.least < len(parts):
         fit = f"{plan.fitting} of its {len(parts)} pods fit at once, and it starts with {group.least}."
@@ -170,7 +175,7 @@ def _is_about_its_like(term: PodAffinityTerm, pod: Pod) -> bool:
     return term.selector is not None and term.selector.matches(pod.labels)
 
 
-def _placed_pod(fork: Cluster, decision: Decision, pod: Pod, replica: int, part: str) -> PlannedPod:
+def _placed_pod(fork: Cluster, decision: Decision, pod: Pod, part: str, replica: int) -> PlannedPod:
     node_info = fork.node(decision.node_name)
     return PlannedPod(
         replica=replica,

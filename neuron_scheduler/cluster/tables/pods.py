@@ -78,7 +78,7 @@ class PodTable(Totals[PodQuery, tuple[Slot, Pod, int]]):
         for key in ((), *pod.labels.items()):
             uids = postings.to_change(key, dict)
             uids[pod.uid] = None
-            if len(uids) == _MANY:
+            if len(uids) == _MANY and isinstance(uids, dict):
                 postings.by_key[key] = many = SharedDict[str, None]()
                 for uid in uids:
                     many[uid] = None

@@ -157,9 +157,10 @@ def _fewest(group: RefusedGroup, fresh: FreshNode) -> Generator[None, None, int]
     missing, whole, found = gang.missing_count, ULTRASERVER_SIZES.get(gang.group.topology, 0), 0
     lacking, asked = missing - group.refusal.fitting, gang.waiting[0].neuron
     on_each = 1 if machine is None or asked is None else max(1, machine.size(asked.unit) // max(1, asked.total))
-    for most in dict.fromkeys((-(-lacking // on_each), lacking, missing)):  # those that fit may have to move
+    least = -(-lacking // on_each)
+    for most in dict.fromkeys((least, lacking, missing)):  # those that fit may have to move
         number = whole or most + gang.still_to_come
-        while group.left > 0 and number >= (whole or 1) and (used := (yield from _used_of(group, fresh, number))):
+        while group.left > 0 and number >= (whole or least) and (used := (yield from _used_of(group, fresh, number))):
             number = (found := min(number, whole or used)) - 1
         if found:
             break
@@ -172,8 +173,8 @@ def _used_of(group: RefusedGroup, fresh: FreshNode, number: int) -> Generator[No
     if topology:
         fresh = attrs.evolve(fresh, node=attrs.evolve(fresh.node, labels={**fresh.node.labels, topology: _NEW}))
     for each in range(1, number + 1):
-        join(fork, fresh, each)
         yield
+        join(fork, fresh, each)
     plan = yield from group.plan(fork, group.gang)
     nodes = {taken.decision.node_name for taken in plan.members} if plan else set[str]()
     return sum(group.cluster.node(name) is None for name in nodes) + bool(plan) * group.gang.still_to_come
