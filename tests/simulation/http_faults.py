@@ -168,6 +168,8 @@ class HttpFaults:
             case "sent again later":
                 if answer.status < 300 and traffic_of(request) in REPEATABLE:
                     self._copies.add(asyncio.create_task(self._again(request, handler, fault.seconds)))
+            case "answer empty" if answer.status >= 300:
+                pass  # nobody makes a success of a refusal
             case _:
                 return self._replaced(kind, fault, request)
         return answer

@@ -153,14 +153,14 @@ def _new_nodes(group: RefusedGroup) -> Generator[None, None, SuggestedChange | N
 
 def _fewest(group: RefusedGroup, fresh: FreshNode) -> Generator[None, None, int]:
     """Return with how many new nodes the group fits: a whole UltraServer, or at most one a member; 0 if it does not."""
-    gang, machine = group.gang, machine_of(fresh.node)
+    gang = group.gang
     missing, whole, found = gang.missing_count, ULTRASERVER_SIZES.get(gang.group.topology, 0), 0
-    lacking, asked = missing - group.refusal.fitting, gang.waiting[0].neuron
-    on_each = 1 if machine is None or asked is None else max(1, machine.size(asked.unit) // max(1, asked.total))
-    least = -(-lacking // on_each)
+    lacking, requests = missing - group.refusal.fitting, gang.waiting[0].requests.items()
+    on_each = min([fresh.node.allocatable.get(name, 0) // amount for name, amount in requests if amount], default=1)
+    least = -(-lacking // max(1, on_each))
     for most in dict.fromkeys((least, lacking, missing)):  # those that fit may have to move
         number = whole or most + gang.still_to_come
-        while group.left > 0 and number >= (whole or least) and (used := (yield from _used_of(group, fresh, number))):
+        while group.left > 0 and number >= (whole or 1) and (used := (yield from _used_of(group, fresh, number))):
             number = (found := min(number, whole or used)) - 1
         if found:
             break
