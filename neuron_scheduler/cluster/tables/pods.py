@@ -4,7 +4,9 @@ The pods on nodes, posted by namespace and label, and how many of them match a s
 A count for a selector is built from the smallest posting that contains all its pods.
 """
 
-from collections.abc import Collection, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from itertools import chain
+from typing import Final
 
 import attrs
 
@@ -22,6 +24,7 @@ _MANY = 1 << 14
 """Uids in a posting from which it is kept in parts: a DaemonSet's has all nodes."""
 _Key = tuple[str, ...]
 _Uids = dict[str, None] | SharedDict[str, None]
+_NONE: Final = dict[str, None]()
 
 
 @attrs.frozen(cache_hash=True)
@@ -94,7 +97,7 @@ class PodTable(Totals[PodQuery, tuple[Slot, Pod, int]]):
         """Return how many comparisons of pods with requirements a count takes at most."""
         namespaces, each = definition.namespaces, sum(1 + len(s.requirements) for s in definition.selectors)
         is_one = isinstance(namespaces, frozenset) and len(namespaces) == 1
-        return each * (len(self._candidates(definition)) if is_one else len(self._pods))
+        return each * (self._work(definition) if is_one else len(self._pods))
 
     def fork(self) -> "PodTable":
         """Return an independent copy; pods, postings and counts are copied when one of the two changes them."""
@@ -103,9 +106,10 @@ class PodTable(Totals[PodQuery, tuple[Slot, Pod, int]]):
         return fork
 
     def _count(self, definition: PodQuery) -> Generator[None, None, dict[Slot, int]]:
-        uids, numbers = list(self._candidates(definition)), dict[Slot, int]()
-        pods = self._pods.copy() if len(uids) > AT_ONCE else self._pods  # as they are now
-        for count, uid in enumerate(uids):
+        pods, numbers, postings = self._pods, dict[Slot, int](), self._candidates(definition)
+        if sum(map(len, postings)) > AT_ONCE:
+            pods, postings = pods.copy(), [uids.copy() for uids in postings]  # as they are now
+        for count, uid in enumerate(chain.from_iterable(postings)):
             if count and count % AT_ONCE == 0:
                 yield
             pod, slot = pods[uid]
@@ -114,14 +118,15 @@ class PodTable(Totals[PodQuery, tuple[Slot, Pod, int]]):
         return numbers
 
     def _work(self, definition: PodQuery) -> int:
-        return len(self._candidates(definition))
+        return sum(map(len, self._candidates(definition)))
 
     def _changes(self, definition: PodQuery, logged: Iterable[tuple[Slot, Pod, int]]) -> Iterable[tuple[Slot, int]]:
         for slot, pod, change in logged:
             if change and definition.matches(pod):
                 yield slot, change
 
-    def _candidates(self, definition: PodQuery) -> Collection[str]:
+    def _candidates(self, definition: PodQuery) -> Sequence[_Uids | SharedDict[str, tuple[Pod, Slot]]]:
+        """Return the smallest posting of each namespace that contains all its pods."""
         equalities = [
             (requirement.key, requirement.values[0])
             for selector in definition.selectors
@@ -130,16 +135,16 @@ class PodTable(Totals[PodQuery, tuple[Slot, Pod, int]]):
         ]
         namespaces = definition.namespaces
         if namespaces is None and not equalities:
-            return self._pods
-        if not isinstance(namespaces, frozenset):
-            namespaces = frozenset(n for n in self._postings.by_key if namespaces is None or n in namespaces)
-        if len(namespaces) == 1:
-            return self._smallest(next(iter(namespaces)), equalities)
-        return [uid for namespace in namespaces for uid in self._smallest(namespace, equalities)]
+            return [self._pods]
+        if isinstance(namespaces, frozenset):
+            names = [name for name in namespaces if name in self._postings.by_key]
+        else:
+            names = [name for name in self._postings.by_key if namespaces is None or name in namespaces]
+        return [self._smallest(name, equalities) for name in names]
 
-    def _smallest(self, namespace: str, equalities: Sequence[tuple[str, str]]) -> Collection[str]:
-        postings = self._postings.by_key.get(namespace)
-        return () if postings is None else min((postings.by_key.get(key, ()) for key in ((), *equalities)), key=len)
+    def _smallest(self, namespace: str, equalities: Sequence[tuple[str, str]]) -> _Uids:
+        by_key = self._postings.by_key[namespace].by_key
+        return min((by_key.get(key, _NONE) for key in ((), *equalities)), key=len)
 
     def _unpost(self, pod: Pod) -> None:
         postings = self._postings.to_change(pod.namespace, CopyOnWrite)
