@@ -31,6 +31,7 @@ from neuron_scheduler.model.nomination import CLEAR, KEEP, Nominate, NominationC
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.pod_group import GroupKey
 from neuron_scheduler.model.wording import count_text, few
+from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.cycle.trial import ChangedError
@@ -202,10 +203,15 @@ class PreemptionExecutor:
 
     def adopt_each(self, waiting: Iterable[QueuedPod], profiles: Mapping[str, Profile]) -> Generator[None, None, None]:
         """Adopt what is nominated for each pod; yields when other tasks may run."""
+        warmup = IndexWarmup()
         for queued in sorted(waiting, key=lambda queued: queued.rank):
-            if queued.pod.nominated_node_name and self.queue.holds(queued):
-                with self.errors.contain(task="preemption", pod=queued.pod.key):
-                    self.adopt(queued, profiles[queued.pod.scheduler_name])
+            pod, profile = queued.pod, profiles[queued.pod.scheduler_name]
+            if pod.nominated_node_name and self.queue.holds(queued):
+                with self.errors.contain(task="preemption", pod=pod.key):
+                    if self.cluster.nomination(pod.uid) is None:
+                        yield from warmup.prepare(self.cluster, pod, profile)
+                    if self.queue.holds(queued):
+                        self.adopt(queued, profile)
                 yield
 
     def adopt(self, queued: QueuedPod, profile: Profile) -> None:

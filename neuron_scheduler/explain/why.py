@@ -77,16 +77,22 @@ def explain_pod(cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None,
         pod: pending, gated, bound or being deleted, of any scheduler.
         profile: with whose filters it is decided.
     """
-    yield from warm_up(cluster, pod, profile)  # a fork shares the indexes, but what it builds itself is lost with it
     if pod.neuron is not None:
         yield from prepare_new_nodes(cluster.view, pod)
-    fork = cluster.fork()
-    yield
+    fork = yield from _prepared_fork(cluster, pod, profile)
     if pod.node_name or fork.node_of(pod.uid) is not None:
         return _of_bound_pod(fork, pod)
     if pod.terminating:
         return Explanation(summary_of(pod), Verdict.WAITS, DELETED, cause=Cause.POD, nodes=fork.view.node_count)
     return (yield from _of_pending_pod(fork, pod, profile))
+
+
+def _prepared_fork(cluster: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, Cluster]:
+    yield from warm_up(cluster, pod, profile)  # the fork shares it, and what it builds itself is lost with it
+    fork = cluster.fork()
+    yield
+    yield from warm_up(fork, pod, profile)  # what changed too fast before
+    return fork
 
 
 def _of_pending_pod(fork: Cluster, pod: Pod, profile: Profile) -> Generator[None, None, Explanation]:
@@ -272,9 +278,7 @@ def explain_on_node(cluster: Cluster, pod: Pod, profile: Profile, node_name: str
 
     Every filter is asked, also those after the first refusal: each group is this node, with what one of them says.
     """
-    yield from warm_up(cluster, pod, profile)
-    fork = cluster.fork()
-    yield
+    fork = yield from _prepared_fork(cluster, pod, profile)
     slot, decision = fork.view.slot(node_name), decide_on(fork, pod, profile, node_name)
     if slot is None:
         raise NoSuchNodeError(f"there is no node {clip(node_name)}")
