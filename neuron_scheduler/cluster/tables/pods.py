@@ -71,12 +71,11 @@ class PodTable(Totals[PodQuery, tuple[Slot, Pod, int]]):
 
     def put(self, pod: Pod, slot: Slot) -> None:
         before = self._pods.get(pod.uid)
-        if before is not None and before[1] == slot and _has_same_counts(before[0], pod):
-            self._pods[pod.uid] = (pod, slot)
-            return
-        if before is not None:
-            self.remove(pod.uid)
         self._pods[pod.uid] = (pod, slot)
+        if before is not None:
+            if before[1] == slot and _has_same_counts(before[0], pod):
+                return
+            self._take_out(*before)
         postings = self._postings.to_change(pod.namespace, CopyOnWrite)
         for key in ((), *pod.labels.items()):
             uids = postings.to_change(key, dict)
@@ -90,8 +89,7 @@ class PodTable(Totals[PodQuery, tuple[Slot, Pod, int]]):
     def remove(self, uid: str) -> None:
         before = self._pods.pop(uid, None)
         if before is not None:
-            self._unpost(before[0])
-            self._record(before[1], before[0], -1)
+            self._take_out(*before)
 
     def most_compared(self, definition: PodQuery) -> int:
         """Return how many comparisons of pods with requirements a count takes at most."""
@@ -146,7 +144,8 @@ class PodTable(Totals[PodQuery, tuple[Slot, Pod, int]]):
         by_key = self._postings.by_key[namespace].by_key
         return min((by_key.get(key, _NONE) for key in ((), *equalities)), key=len)
 
-    def _unpost(self, pod: Pod) -> None:
+    def _take_out(self, pod: Pod, slot: Slot) -> None:
+        self._record(slot, pod, -1)
         postings = self._postings.to_change(pod.namespace, CopyOnWrite)
         for key in ((), *pod.labels.items()):
             uids = postings.to_change(key, dict)
