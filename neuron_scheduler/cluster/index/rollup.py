@@ -67,24 +67,29 @@ class Rollup:
     """
 
     totals: Column
-    _numbers: dict[Slot, int] = attrs.field(factory=dict)
+    _numbers: Column = attrs.field(factory=Column)  # of each node, if it has domains
     _by_domain: dict[str, int] = attrs.field(factory=dict)
     _position: int | None = None  # in the log of relabelings; None without domains
 
     @classmethod
-    def build(cls, numbers: dict[Slot, int], domains: Domains | None) -> Iterator[Self]:
+    def build(cls, numbers: Mapping[Slot, int], domains: Domains | None) -> Iterator[Self]:
         """
-        Sum up the numbers above 0, by slot; the rollup keeps and changes the mapping.
+        Sum up the numbers above 0, by slot.
 
         Yields the rollup after each step; the last one is complete. `follow` applies what nodes have changed meanwhile.
         """
-        if domains is None:
-            yield cls(Column.sparse(numbers))
-            return
-        rollup, nodes, postings = cls(Column(), numbers, {}, domains.relabelings.end), domains.nodes, domains.postings
-        if len(numbers) >= _FEW:  # else there is no pause before all is read
+        own = Column.sparse(numbers) if len(numbers) < _FEW else Column()  # then there is no pause before all is read
+        totals, by_domain = Column(), dict[str, int]()
+        rollup = cls(own) if domains is None else cls(totals, own, by_domain, domains.relabelings.end)
+        nodes, postings = ([], Postings()) if domains is None else (domains.nodes, domains.postings)
+        if len(numbers) >= _FEW:
             nodes, postings = list(nodes), postings.fork()
-        by_domain, totals = rollup._by_domain, rollup.totals
+            for first in range(0, max(numbers) + 1, _AT_ONCE):
+                own.extend([numbers.get(slot, 0) for slot in map(Slot, range(first, first + _AT_ONCE))], first)
+                yield rollup
+        if domains is None:
+            yield rollup
+            return
         for count, (slot, number) in enumerate(numbers.items(), start=1):
             domain = domains.domain_of_node(nodes[slot])
             if domain is not None:
@@ -120,17 +125,15 @@ class Rollup:
         return domains is None or self._position is None or self._position == domains.relabelings.end
 
     def copy(self) -> Self:
-        return type(self)(self.totals.fork(), dict(self._numbers), dict(self._by_domain), self._position)
+        return type(self)(self.totals.fork(), self._numbers.fork(), dict(self._by_domain), self._position)
 
     def add(self, slot: Slot, change: int, domains: Domains | None) -> None:
         """Change the number of a slot; the rollup must have followed these domains."""
-        if domains is None:
-            number = self.totals.value(slot)
-            self.totals.replace(slot, number, number + change)
-            return
-        self._numbers[slot] = self._numbers.get(slot, 0) + change
-        domain = domains.domain_of_slot(slot)
-        if domain is not None:
+        own = self.totals if domains is None else self._numbers
+        number = own.value(slot)
+        own.replace(slot, number, number + change)
+        domain = None if domains is None else domains.domain_of_slot(slot)
+        if domains is not None and domain is not None:
             self._shift(domain, change, domains.postings.get(domain))
 
     def follow(self, domains: Domains | None) -> None:
@@ -142,7 +145,7 @@ class Rollup:
         changes: dict[str, int] = {}
         current = {slot: domains.domain_of_slot(slot) for slot in moved}
         for slot, before in moved.items():
-            number = self._numbers.get(slot, 0)
+            number = self._numbers.value(slot)
             for domain, change in ((before, -number), (current[slot], number)):
                 if domain is not None:
                     changes[domain] = changes.get(domain, 0) + change
