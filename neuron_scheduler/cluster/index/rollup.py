@@ -129,11 +129,14 @@ class Rollup:
 
     def add(self, slot: Slot, change: int, domains: Domains | None) -> None:
         """Change the number of a slot; the rollup must have followed these domains."""
-        own = self.totals if domains is None else self._numbers
-        number = own.value(slot)
-        own.replace(slot, number, number + change)
-        domain = None if domains is None else domains.domain_of_slot(slot)
-        if domains is not None and domain is not None:
+        if domains is None:
+            number = self.totals.value(slot)
+            self.totals.replace(slot, number, number + change)
+            return
+        number = self._numbers.value(slot)
+        self._numbers.flip(number ^ (number + change), 1 << slot)
+        domain = domains.domain_of_slot(slot)
+        if domain is not None:
             self._shift(domain, change, domains.postings.get(domain))
 
     def follow(self, domains: Domains | None) -> None:

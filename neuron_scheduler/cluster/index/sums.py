@@ -26,16 +26,11 @@ _WORTH_READING: Final = 16
 
 @attrs.define(eq=False)
 class _Total:
-    """
-    A rollup, and the position in the log up to which it is correct, which is when it was last asked for.
-
-    Attributes:
-        is_shared: whether another table has the same rollup, which is copied before it changes.
-    """
+    """A rollup, and the position in the log up to which it is correct, which is when it was last asked for."""
 
     rollup: Rollup
     last_used: int
-    is_shared: bool = False
+    is_shared: bool = False  # with another table: it is copied before it changes
 
 
 @attrs.define(eq=False, kw_only=True)
