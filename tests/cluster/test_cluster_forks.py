@@ -99,7 +99,7 @@ def _labelled(label: str) -> PodQuery:
 @pytest.mark.parametrize("seed", range(examples(20)))
 def test_each_sees_its_own_changes_only(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Forks of forks are changed and read in any order."""
-    monkeypatch.setattr("neuron_scheduler.cluster.tables.pods._MANY", 2)
+    monkeypatch.setattr("neuron_scheduler.cluster.tables.pods.MANY", 2)
     dice = Random(seed)
     first = World()
     for name in NODES:

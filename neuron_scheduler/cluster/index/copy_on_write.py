@@ -12,6 +12,8 @@ import attrs
 
 PARTS: Final = 4096
 """Of a dictionary with an entry for each pod: a copy of all parts, or of one, is short."""
+MANY: Final = 1 << 14
+"""Entries from which a dictionary is kept in parts: the pods of a DaemonSet are as many as the nodes."""
 
 
 class _Copyable(Protocol):

@@ -13,6 +13,7 @@ import attrs
 
 from neuron_scheduler.cluster.index.change_log import ChangeLog
 from neuron_scheduler.cluster.index.column import Column
+from neuron_scheduler.cluster.index.copy_on_write import MANY, SharedDict
 from neuron_scheduler.cluster.index.labels import domain_of
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, from_slots
 from neuron_scheduler.cluster.index.postings import Postings
@@ -67,31 +68,27 @@ class Rollup:
     """
 
     totals: Column
-    _numbers: Column = attrs.field(factory=Column)  # of each node, if it has domains
+    _numbers: dict[Slot, int] | SharedDict[Slot, int] = attrs.field(factory=dict)
     _by_domain: dict[str, int] = attrs.field(factory=dict)
     _position: int | None = None  # in the log of relabelings; None without domains
 
     @classmethod
-    def build(cls, numbers: Mapping[Slot, int], domains: Domains | None) -> Iterator[Self]:
+    def build(cls, numbers: dict[Slot, int], domains: Domains | None) -> Iterator[Self]:
         """
-        Sum up the numbers above 0, by slot.
+        Sum up the numbers above 0, by slot; the rollup may keep and change the mapping.
 
         Yields the rollup after each step; the last one is complete. `follow` applies what nodes have changed meanwhile.
         """
-        own = Column.sparse(numbers) if len(numbers) < _FEW else Column()  # then there is no pause before all is read
-        totals, by_domain = Column(), dict[str, int]()
-        rollup = cls(own) if domains is None else cls(totals, own, by_domain, domains.relabelings.end)
-        nodes, postings = ([], Postings()) if domains is None else (domains.nodes, domains.postings)
-        if len(numbers) >= _FEW:
-            nodes, postings = list(nodes), postings.fork()
-            for first in range(0, max(numbers) + 1, _AT_ONCE):
-                own.extend([numbers.get(slot, 0) for slot in map(Slot, range(first, first + _AT_ONCE))], first)
-                yield rollup
         if domains is None:
-            yield rollup
+            yield cls(Column.sparse(numbers))
             return
+        own = numbers if len(numbers) < MANY else SharedDict[Slot, int]()
+        rollup, nodes, postings = cls(Column(), own, {}, domains.relabelings.end), domains.nodes, domains.postings
+        if len(numbers) >= _FEW:  # else there is no pause before all is read
+            nodes, postings = list(nodes), postings.fork()
+        by_domain, totals = rollup._by_domain, rollup.totals
         for count, (slot, number) in enumerate(numbers.items(), start=1):
-            domain = domains.domain_of_node(nodes[slot])
+            own[slot], domain = number, domains.domain_of_node(nodes[slot])
             if domain is not None:
                 by_domain[domain] = by_domain.get(domain, 0) + number
             if count % _FEW == 0:
@@ -125,7 +122,7 @@ class Rollup:
         return domains is None or self._position is None or self._position == domains.relabelings.end
 
     def copy(self) -> Self:
-        return type(self)(self.totals.fork(), self._numbers.fork(), dict(self._by_domain), self._position)
+        return type(self)(self.totals.fork(), self._numbers.copy(), dict(self._by_domain), self._position)
 
     def add(self, slot: Slot, change: int, domains: Domains | None) -> None:
         """Change the number of a slot; the rollup must have followed these domains."""
@@ -133,8 +130,7 @@ class Rollup:
             number = self.totals.value(slot)
             self.totals.replace(slot, number, number + change)
             return
-        number = self._numbers.value(slot)
-        self._numbers.flip(number ^ (number + change), 1 << slot)
+        self._numbers[slot] = (self._numbers.get(slot) or 0) + change
         domain = domains.domain_of_slot(slot)
         if domain is not None:
             self._shift(domain, change, domains.postings.get(domain))
@@ -148,7 +144,7 @@ class Rollup:
         changes: dict[str, int] = {}
         current = {slot: domains.domain_of_slot(slot) for slot in moved}
         for slot, before in moved.items():
-            number = self._numbers.value(slot)
+            number = self._numbers.get(slot) or 0
             for domain, change in ((before, -number), (current[slot], number)):
                 if domain is not None:
                     changes[domain] = changes.get(domain, 0) + change

@@ -135,7 +135,7 @@ class TermTable:
         """Return how many pods have a term in the domain of each slot."""
         known, within = self._totals.get((kind, term)), larger(domains)
         if known is None or not known.rollup.can_follow(within):
-            *_, rollup = Rollup.build(self._pods_with.by_key[kind, term].numbers, within)
+            *_, rollup = Rollup.build(dict(self._pods_with.by_key[kind, term].numbers), within)
             known = self._totals[kind, term] = _Totals(rollup)
         known.rollup.follow(within)
         for slot, change in known.pending:

@@ -11,7 +11,7 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.cluster.index.change_log import ChangeLog
-from neuron_scheduler.cluster.index.copy_on_write import CopyOnWrite, SharedDict
+from neuron_scheduler.cluster.index.copy_on_write import MANY, CopyOnWrite, SharedDict
 from neuron_scheduler.cluster.index.indexes import FEW_PARTS
 from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.index.sums import AT_ONCE, Totals
@@ -20,8 +20,6 @@ from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator
 
 _MOST_LOGGED = 4096
-_MANY = 1 << 14
-"""Uids in a posting from which it is kept in parts: a DaemonSet's has all nodes."""
 _Key = tuple[str, ...]
 _Uids = dict[str, None] | SharedDict[str, None]
 _NONE: Final = dict[str, None]()
@@ -80,7 +78,7 @@ class PodTable(Totals[PodQuery, tuple[Slot, Pod, int]]):
         for key in ((), *pod.labels.items()):
             uids = postings.to_change(key, dict)
             uids[pod.uid] = None
-            if len(uids) == _MANY and isinstance(uids, dict):
+            if len(uids) == MANY and isinstance(uids, dict):
                 postings.by_key[key] = many = SharedDict[str, None]()
                 for uid in uids:
                     many[uid] = None

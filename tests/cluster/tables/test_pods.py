@@ -47,7 +47,7 @@ def test_prepared_counts_are_true(seed: int, monkeypatch: pytest.MonkeyPatch) ->
     """After any changes of pods and nodes between the steps; also if the counts catch up."""
     monkeypatch.setattr(sums, "AT_ONCE", 3)
     monkeypatch.setattr(pods, "AT_ONCE", 3)
-    monkeypatch.setattr(pods, "_MANY", 20)
+    monkeypatch.setattr(pods, "MANY", 20)
     monkeypatch.setattr(rollup, "_FEW", 1)
     monkeypatch.setattr(rollup, "_AT_ONCE", Random(seed).choice([1, 4]))
     monkeypatch.setattr(pods, "_MOST_LOGGED", Random(seed).choice([8, 100, 4096]))
