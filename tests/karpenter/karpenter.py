@@ -44,9 +44,9 @@ class Karpenter:
 
     @property
     def log(self) -> list[Mapping[str, object]]:
-        """The lines of its log so far that are JSON objects."""
-        lines = self.component.log.read_text(errors="replace").splitlines()
-        return [json.loads(line) for line in lines if line.startswith("{")]
+        """The whole lines of its log so far that are JSON objects; it may be in the middle of writing the next."""
+        lines = self.component.log.read_text(errors="replace").splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]
 
     def tail(self) -> str:
         """Return the last lines of its log, without those about its start."""
