@@ -169,9 +169,9 @@ class World(Fleet):
         gc.collect()  # of nothing: the next one looks at few objects
 
         async def pages(_client: object, resource: Any) -> AsyncIterator[tuple[list[Any], str]]:
-            for first in range(0, len(encoded), informer.PAGE):
+            for first in range(0, len(encoded), informer.LARGEST_PAGE):
                 page = []
-                for number, text in enumerate(encoded[first : first + informer.PAGE]):
+                for number, text in enumerate(encoded[first : first + informer.LARGEST_PAGE]):
                     page.append(resource.decode(text))
                     if number % informer.BATCH == 0:
                         await anyio.lowlevel.checkpoint()

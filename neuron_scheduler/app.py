@@ -1,11 +1,12 @@
 """
 The life of the process: runs all parts in one task group, and stops them.
 
-    rights -> nodes, volumes, ... listed -> candidate for the Lease -> pods listed (ready) -> Lease -> pods as they are
-    now -> schedule ... -> SIGTERM -> Bindings resolved -> Lease released -> Events written -> exit 0
+    rights -> volumes, ... listed -> candidate for the Lease -> nodes and pods listed (ready) -> Lease -> pods as they
+    are now -> schedule ... -> SIGTERM -> Bindings resolved -> Lease released -> Events written -> exit 0
 
-If the Lease is free, it is taken before the first list of the pods, and there is no second list. The Lease is released
-before the queued Events are written: they need none, and a busy API server takes seconds for them.
+If the Lease is free, it is taken before the first list of the pods, and there is no second list. Pods are listed beside
+nodes: the API server takes longer for a page of nodes than we do. The Lease is released before the queued Events are
+written: they need none, and a busy API server takes seconds for them.
 A second signal ends the wait for Bindings and Events. A leader that does not schedule fails its liveness check, and
 ends.
 """
@@ -212,7 +213,6 @@ class App:
             services.start_soon(informer.run)
         for informer in self.parts.others:
             await informer.synced.wait()
-        await self.parts.nodes.fetched.wait()  # they are handed over while the pods come
 
     async def _watch_served_kinds(self, services: TaskGroup, *, task_status: TaskStatus[None]) -> None:
         """

@@ -15,7 +15,7 @@ from neuron_scheduler.telemetry.errors import StalledError
 LONGEST_STEP: Final = 60.0
 """Seconds within which a leader's loop must look at its queue again; it does so when idle, and no pod takes longer."""
 LONGEST_TAKEOVER: Final = 120.0
-"""Seconds from taking the Lease to the first look at the queue; a list of 30,000 pods takes about ten."""
+"""Seconds from taking the Lease to the first look at the queue; 100,000 nodes and pods take 30."""
 PERIOD: Final = 1.0
 """Seconds between two looks."""
 LOOKS_TO_RECOVER: Final = 10
@@ -44,7 +44,7 @@ class LeaderWatch:
             self._leads_since = anyio.current_time()
 
     def find_stall(self) -> str | None:
-        if self.election is not None and self.election.is_leading:  # maybe before the pods are listed
+        if self.election is not None and self.election.is_leading:  # maybe before nodes and pods are listed
             self.lead()
         if self._leads_since is None or self.is_stopping():
             return None

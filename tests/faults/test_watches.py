@@ -201,6 +201,7 @@ async def followers(fault_plane: ControlPlane, tmp_path_factory: pytest.TempPath
         seen.wanted[f"pod-{number}"] = ""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(informer, "PAGE", PAGE)
+        patch.setattr(informer, "LARGEST_PAGE", PAGE)
         patch.setattr(informer, "PAGE_TIMEOUT", PAGE_TIMEOUT)
         async with AsyncExitStack() as stack:
             proxy = await stack.enter_async_context(run_proxy(fault_plane))

@@ -33,7 +33,8 @@ from neuron_scheduler.steps import LONGEST_TURN
 from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.errors import ApiError, ApiTimeoutError, UnreachableError
 
-PAGE: Final = 500  # objects of a list that are requested at once
+PAGE: Final = 500  # objects of a list that are requested first; their size says how many the next pages may have
+LARGEST_PAGE: Final = 2_000  # objects; for each page the API server goes through all that are left
 PAGE_BYTES: Final = 8 << 20  # the size that a page should have; it may have twice as much
 SMALLER: Final = 8  # times, the next limit after a page that was too large or too late
 STEP_BYTES: Final = 512 << 10  # of a page that are read before other tasks may run: a megabyte takes up to 20 ms
@@ -92,7 +93,7 @@ async def pages(client: Client, resource: Resource[V]) -> AsyncIterator[tuple[Se
     while True:
         listed = await _read_list(resource, body)
         items, token = listed.items or (), listed.metadata.continue_ or ""
-        limit = min(PAGE, max(1, PAGE_BYTES * len(items) // len(body)))
+        limit = min(LARGEST_PAGE, max(1, PAGE_BYTES * len(items) // len(body)))
         ahead = asyncio.create_task(_page(client, resource, limit, token)) if token else None
         try:
             yield await _decode(resource, items, len(body)), listed.metadata.resource_version
@@ -234,7 +235,6 @@ class Informer(Generic[T]):
         on_unhandled: called with it when the handler has failed on an object.
         time_limit: returns a scope that is cancelled after so many seconds; a watch runs in it.
         after: what a list waits for before it is handed over.
-        fetched: set when the first list has come.
         synced: set when the first list has been handled.
         version: of the event or list that is being handed over.
         problem: why the last list or watch failed, in words; empty if it did not.
@@ -250,7 +250,6 @@ class Informer(Generic[T]):
     random: Callable[[], float] = randomness.random
     backoff: Backoff = attrs.field(factory=lambda: Backoff(randomness.random, most=LONGEST_PAUSE))
     after: anyio.Event | None = None
-    fetched: anyio.Event = attrs.field(factory=anyio.Event, init=False)
     synced: anyio.Event = attrs.field(factory=anyio.Event, init=False)
     lists: int = attrs.field(default=0, init=False)
     watches: int = attrs.field(default=0, init=False)
@@ -399,7 +398,6 @@ class Informer(Generic[T]):
             if error.status != 410:
                 raise
             listed, version = await self._pages()
-        self.fetched.set()
         if self.after is not None:
             await self.after.wait()
         self.version = version

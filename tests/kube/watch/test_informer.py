@@ -17,6 +17,7 @@ from neuron_scheduler.kube.objects.base import Decoded, Malformed
 from neuron_scheduler.kube.objects.pods import PODS
 from neuron_scheduler.kube.watch import informer as informer_module
 from neuron_scheduler.kube.watch.informer import (
+    LARGEST_PAGE,
     LONGEST_PAUSE,
     MOST_SILENT,
     PAGE,
@@ -445,12 +446,13 @@ def large(name: str, megabytes: float) -> str:
 async def test_pages_are_as_large_as_their_objects_allow() -> None:
     """The size of a page determines the next limit, up and down."""
     paging = Paging(
-        [*(large(f"a{number}", 1) for number in range(12)), *(json.dumps(pod(f"b{n}")) for n in range(800))]
+        [*(large(f"a{number}", 1) for number in range(12)), *(json.dumps(pod(f"b{n}")) for n in range(3_000))]
     )
     pages = await listed(*[paging.page] * 20)
 
-    assert sum(map(len, pages)) == 812
+    assert sum(map(len, pages)) == 3_012
     assert paging.limits[0] == PAGE
+    assert min(paging.limits) < PAGE < max(paging.limits) == LARGEST_PAGE
     assert all(isinstance(decoded.value, Pod) for page in pages for decoded in page)
 
 
