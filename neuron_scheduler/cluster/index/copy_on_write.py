@@ -78,7 +78,8 @@ class SharedDict(Collection[_Key], Generic[_Key, _Item]):
         return self._parts[hash(key) % PARTS][key]
 
     def __setitem__(self, key: _Key, item: _Item) -> None:
-        part = self._to_change(hash(key) % PARTS)
+        number = hash(key) % PARTS
+        part = self._parts[number] if number in self._own else self._to_change(number)
         self._count += key not in part
         part[key] = item
 

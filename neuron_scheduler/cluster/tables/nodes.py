@@ -323,7 +323,7 @@ class NodeTable:
         if old is new:
             return
         if new is not None:
-            self.pods.put(new.pod, slot)
+            self.pods.put(new.pod, slot, None if old is None else old.pod)
         elif old is not None:
             self.pods.remove(old.pod.uid)
         if with_terms:

@@ -67,13 +67,13 @@ class PodTable(Totals[PodQuery, tuple[Slot, Pod, int]]):
     _postings: CopyOnWrite[str, CopyOnWrite[_Key, _Uids]] = attrs.field(factory=CopyOnWrite)
     _log: ChangeLog[tuple[Slot, Pod, int]] = attrs.field(factory=ChangeLog)
 
-    def put(self, pod: Pod, slot: Slot) -> None:
-        before = self._pods.get(pod.uid)
+    def put(self, pod: Pod, slot: Slot, before: Pod | None) -> None:
+        """Add a pod, or replace what it was before in the same slot."""
         self._pods[pod.uid] = (pod, slot)
         if before is not None:
-            if before[1] == slot and _has_same_counts(before[0], pod):
+            if _has_same_counts(before, pod):
                 return
-            self._take_out(*before)
+            self._take_out(before, slot)
         postings = self._postings.to_change(pod.namespace, CopyOnWrite)
         for key in ((), *pod.labels.items()):
             uids = postings.to_change(key, dict)
