@@ -13,7 +13,7 @@ from typing import Final, Self
 
 import attrs
 
-from neuron_scheduler.cluster.index.copy_on_write import CopyOnWrite
+from neuron_scheduler.cluster.index.copy_on_write import CopyOnWrite, SharedDict
 from neuron_scheduler.model.pod import Owner, Pod
 from neuron_scheduler.model.pod_group import UNKNOWN, Dialect, GroupKey, PodGroup
 from neuron_scheduler.model.wording import clip, list_of
@@ -64,7 +64,7 @@ class Groups:
     """
 
     _members: CopyOnWrite[GroupKey, _Members] = attrs.field(factory=CopyOnWrite)
-    _group_of: dict[str, PodGroup] = attrs.field(factory=dict)
+    _group_of: SharedDict[str, PodGroup] = attrs.field(factory=SharedDict)
     _declared: dict[GroupKey, PodGroup] = attrs.field(factory=dict)
     _decider_of: dict[str, str] = attrs.field(factory=dict)
     watched: set[str] = attrs.field(factory=set)
@@ -212,5 +212,5 @@ class Groups:
 
     def fork(self) -> Self:
         """Return an independent copy; the members of a group are copied when one of the two changes them."""
-        mappings = (self._members.copy(), dict(self._group_of), dict(self._declared), dict(self._decider_of))
+        mappings = (self._members.copy(), self._group_of.copy(), dict(self._declared), dict(self._decider_of))
         return type(self)(*mappings, set(self.watched), self.served)

@@ -114,7 +114,7 @@ class NodeTable:
     offered: OfferedNames = attrs.field(factory=OfferedNames)
     relabelings: Relabelings = attrs.field(factory=Relabelings)
     _headless: dict[str, NodeInfo] = attrs.field(factory=dict)
-    _is_shared: bool = False  # nodes and slot_of
+    _is_shared: bool = False  # slot_of
     _holes: deque[Slot] = attrs.field(factory=deque)  # the one that has been empty for longest first
     _last_terms: dict[TermKind, tuple[object, list[tuple[PodAffinityTerm, Column]]]] = attrs.field(factory=dict)
     _last_sums: dict[Hashable, Column] = attrs.field(factory=dict)
@@ -219,9 +219,7 @@ class NodeTable:
         self.slots[slot] = node_info
         node = None if node_info is None else node_info.node
         node_before = None if old is None else old.node
-        if node is not node_before:
-            self._own()
-            self.nodes[slot] = node
+        self.nodes[slot] = node
         self.images.replace(slot, node_before.images if node_before else (), node.images if node else ())
         if node_info is old:
             return
@@ -253,16 +251,16 @@ class NodeTable:
             self._is_shared = is_shared
 
     def fork(self) -> Self:
-        """Return an independent copy; it shares rows, integers and the nodes until one of them changes."""
-        self._is_shared, slots = True, list(self.slots)
+        """Return an independent copy; it shares rows and integers, and the slots by name until a node comes or goes."""
+        self._is_shared, slots, nodes = True, list(self.slots), list(self.nodes)
         fork = type(self)(
             slots=slots,
-            nodes=self.nodes,
+            nodes=nodes,
             slot_of=self.slot_of,
             is_shared=True,
             live=self.live,
             set_aside=self.set_aside,
-            of_nodes=self.of_nodes.fork(self.nodes),
+            of_nodes=self.of_nodes.fork(nodes),
             of_rows=self.of_rows.fork(slots),
             pods=self.pods.fork(),
             terms=self.terms.fork(),
@@ -279,7 +277,6 @@ class NodeTable:
     def _own(self) -> None:
         """Copy what a fork has, too, before it changes."""
         if self._is_shared:
-            self.nodes = self.of_nodes.rows = list(self.nodes)
             self.slot_of, self._is_shared = dict(self.slot_of), False
 
     def _insert(self, node_info: NodeInfo) -> Slot:
@@ -289,7 +286,7 @@ class NodeTable:
         else:
             slot = Slot(len(self.slots))
             self.slots.append(None)
-            self.nodes += [None] * (len(self.slots) - len(self.nodes))  # a fork may have added a row for a question
+            self.nodes.append(None)
         self.slot_of[node_info.node.name] = slot
         self.live |= 1 << slot
         self.replace(slot, node_info)

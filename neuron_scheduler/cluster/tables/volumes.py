@@ -10,6 +10,7 @@ from typing import Self, TypeVar
 
 import attrs
 
+from neuron_scheduler.cluster.index.copy_on_write import SharedDict
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, with_only
 from neuron_scheduler.cluster.rows.pod_info import PodInfo
@@ -31,6 +32,7 @@ from neuron_scheduler.model.volumes import (
 )
 
 T = TypeVar("T")
+_Rows = SharedDict[str, Mapping[str, T]]
 
 
 @attrs.frozen
@@ -54,17 +56,17 @@ class Volumes:
         free: the volumes that no claim has.
     """
 
-    stored_claims: dict[str, PersistentVolumeClaim] = attrs.field(factory=dict)
-    stored_volumes: dict[str, PersistentVolume] = attrs.field(factory=dict)
+    stored_claims: SharedDict[str, PersistentVolumeClaim] = attrs.field(factory=SharedDict)
+    stored_volumes: SharedDict[str, PersistentVolume] = attrs.field(factory=SharedDict)
     classes: dict[str, StorageClass] = attrs.field(factory=dict)
     drivers: dict[str, CSIDriver] = attrs.field(factory=dict)
     free: FreeVolumes = attrs.field(factory=FreeVolumes)
-    _csi_nodes: dict[str, CSINode] = attrs.field(factory=dict)
-    _attachments: dict[str, Mapping[str, VolumeAttachment]] = attrs.field(factory=dict)
-    _attached_to: dict[str, Mapping[str, VolumeAttachment]] = attrs.field(factory=dict)
+    _csi_nodes: SharedDict[str, CSINode] = attrs.field(factory=SharedDict)
+    _attachments: _Rows[VolumeAttachment] = attrs.field(factory=SharedDict)
+    _attached_to: _Rows[VolumeAttachment] = attrs.field(factory=SharedDict)
     _assumed_claims: dict[str, PersistentVolumeClaim] = attrs.field(factory=dict)
     _assumed_volumes: dict[str, PersistentVolume] = attrs.field(factory=dict)
-    _kept: dict[str, Mapping[str, None]] = attrs.field(factory=dict)
+    _kept: _Rows[None] = attrs.field(factory=SharedDict)
 
     def fork(self) -> Self:
         """Return an independent copy; the rows of attachments and of kept volumes never change, so both have them."""
@@ -81,7 +83,7 @@ class Volumes:
 
     def kept_for(self, key: str) -> Iterator[PersistentVolume]:
         """Return the volumes whose `claimRef` names this claim, bound or not."""
-        return (volume for name in self._kept.get(key, ()) if (volume := self.volume(name)) is not None)
+        return (volume for name in self._kept.get(key) or () if (volume := self.volume(name)) is not None)
 
     def waits_for_consumer(self, claim: PersistentVolumeClaim) -> bool:
         """Return whether a claim is bound only after its first pod has a node (`WaitForFirstConsumer`)."""
@@ -122,7 +124,7 @@ class Volumes:
         if csi is None:
             return NO_STORAGE
         attachments = set()
-        for attachment in self._attachments.get(node_name, {}).values():
+        for attachment in (self._attachments.get(node_name) or {}).values():
             volume = self.stored_volumes.get(attachment.volume_name)
             if attachment.attacher and volume is not None and volume.handle and not volume.plugin:
                 attachments.add((attachment.attacher, volume.handle))
@@ -231,10 +233,11 @@ class Volumes:
                 return Effects(claims=frozenset((storage.key,)))
             case PersistentVolume(name=name):
                 volume = self.stored_volumes.get(name)
-                nodes = frozenset(attachment.node_name for attachment in self._attached_to.get(name, {}).values())
+                nodes = frozenset(attachment.node_name for attachment in (self._attached_to.get(name) or {}).values())
                 return Effects(nodes, frozenset((volume.claim.key,)) if volume and volume.claim else frozenset())
             case StorageClass(name=name):
-                of_class = (claim for claim in self.stored_claims.values() if claim.class_name == name)
+                claims = map(self.stored_claims.__getitem__, self.stored_claims)
+                of_class = (claim for claim in claims if claim.class_name == name)
                 return Effects(claims=frozenset(c.key for c in of_class if c.volume_name not in self.stored_volumes))
             case CSINode(name=name) | VolumeAttachment(node_name=name):
                 return Effects(nodes=frozenset((name,)))
@@ -242,13 +245,13 @@ class Volumes:
                 return NO_EFFECTS
 
 
-def _add(table: dict[str, Mapping[str, T]], key: str, name: str, value: T) -> None:
+def _add(table: _Rows[T], key: str, name: str, value: T) -> None:
     """Add a value to a row; the row is replaced, because forks have it too."""
-    table[key] = {**table.get(key, {}), name: value}
+    table[key] = {**(table.get(key) or {}), name: value}
 
 
-def _drop(table: dict[str, Mapping[str, T]], key: str, name: str) -> None:
-    rest = {other: value for other, value in table.get(key, {}).items() if other != name}
+def _drop(table: _Rows[T], key: str, name: str) -> None:
+    rest = {other: value for other, value in (table.get(key) or {}).items() if other != name}
     if rest:
         table[key] = rest
     else:

@@ -35,7 +35,7 @@ from neuron_scheduler.telemetry.errors import ApiError, ApiTimeoutError, Unreach
 
 PAGE: Final = 500  # objects of a list that are requested first; their size says how many the next pages may have
 LARGEST_PAGE: Final = 2_000  # objects; for each page the API server goes through all that are left
-PAGE_BYTES: Final = 8 << 20  # the size that a page should have; it may have twice as much
+PAGE_BYTES: Final = 6 << 20  # the size that a page should have; it may have twice as much, and is read in one step
 SMALLER: Final = 8  # times, the next limit after a page that was too large or too late
 STEP_BYTES: Final = 512 << 10  # of a page that are read before other tasks may run: a megabyte takes up to 20 ms
 PAGE_TIMEOUT: Final = 60.0

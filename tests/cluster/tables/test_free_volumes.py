@@ -112,7 +112,8 @@ def test_the_largest_room_is_that_of_a_search(seed: int, monkeypatch: pytest.Mon
                 cluster.volumes.remove(known)
             else:
                 cluster.volumes.put(room(name, largest, on=dice.choice(places)))
-        known_rooms = [each for each in cluster.volumes.stored_volumes.values() if each.may_serve(wish)]
+        stored = cluster.volumes.stored_volumes
+        known_rooms = [each for each in map(stored.__getitem__, stored) if each.may_serve(wish)]
         column = cluster.view.free_volumes(wish)
         for row in cluster.view.rows():
             slot = cluster.view.slot(row.node.name)
