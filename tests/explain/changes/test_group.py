@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from random import Random
 from typing import Any, Final
+from unittest import mock
 
 import attrs
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.explain.answers import ChangeKind, Explanation, SuggestedChange, Verdict
+from neuron_scheduler.explain.changes import group as new_nodes
 from neuron_scheduler.explain.changes.group import NONE_FOR_GROUP
 from neuron_scheduler.explain.why import explain_pod
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ULTRASERVER_4, Node
@@ -164,6 +166,13 @@ def test_a_leader_whose_workers_are_still_to_come() -> None:
     assert found[ChangeKind.NEW_NODE].sentence.startswith("Add 2 nodes of type")
     asking = pod("serve-0", devices=16, group=group, requests={"vendor.example/card": 1})
     assert NONE_FOR_GROUP not in explained(nodes, [asking], users).notes
+
+
+def test_a_number_of_new_nodes_that_cannot_suffice_is_not_planned() -> None:
+    """A plan of a large group takes long, and leaves less to its other changes."""
+    with mock.patch.object(new_nodes, "_used_of", wraps=new_nodes._used_of) as used_of:
+        explained([node("n", TRN2)], of_group(4))
+    assert [call.args[2] for call in used_of.call_args_list] == [3]
 
 
 def test_what_does_not_help_a_group() -> None:
