@@ -160,14 +160,14 @@ class Cluster:
         if node_info is not None and node_info.set_aside != cores:
             self._table.put(attrs.evolve(node_info, set_aside=cores))
 
-    def put_pod(self, pod: Pod) -> PodInfo:
+    def put_pod(self, pod: Pod, known: PodInfo | None = None) -> PodInfo:
         """
-        Add or replace a bound pod, and return it with what it holds.
+        Add or replace a bound pod, of which the caller may know already what is `known`; return it with what it holds.
 
         The first allocation that could be read for a uid is kept: the kubelet has handed out those devices. An
         assumption is replaced by what the watch reports.
         """
-        known = self.pod_info(pod.uid)
+        known = known or self.pod_info(pod.uid)
         is_seen = pod.uid not in self._assumed or not pod.claims  # an assumption holds only what its claims got then
         if known is not None and is_seen and known.holds_the_same(pod):
             self._assumed.discard(pod.uid)

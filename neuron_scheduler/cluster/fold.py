@@ -140,7 +140,7 @@ def remove_unreadable(cluster: Cluster, uid: str) -> Sequence[Change]:
 def _put_pod(cluster: Cluster, old: Pod | None, new: Pod) -> Sequence[Change]:
     if new.node_name:
         before, freed = cluster.pod_info(new.uid), _nominated_node(cluster, new)
-        changes: Sequence[Change] = _changes_of_bound(cluster, before, cluster.put_pod(new), freed)
+        changes: Sequence[Change] = _changes_of_bound(cluster, before, cluster.put_pod(new, before), freed)
     else:
         changes = _changes_of_pending(cluster, old, new)
     if new.group is None and (old is None or old.group is None):

@@ -139,7 +139,7 @@ def _existing_shapes(view: View, instance_type: str) -> tuple[FreshNode, ...]:
 
 
 def _youngest(view: View, nodes: NodeSet) -> Sequence[NodeInfo]:
-    """Return the rows of some nodes, the youngest first; of very many nodes, those that have arrived last."""
+    """Return the rows of some nodes, the youngest first; of very many nodes, those in the last slots."""
     if nodes.bit_count() > _MANY:
         latest = filter(membership(nodes, nodes.bit_length()), view.latest_slots(below=nodes.bit_length()))
         return [view.row(slot) for slot in islice(latest, _MOST_READ)]

@@ -150,8 +150,8 @@ class View:
         return list(self._table.slots)
 
     def latest_slots(self, *, below: int) -> Iterator[Slot]:
-        """Yield the slots below a number, those of the nodes that have arrived last first."""
-        return (slot for slot in reversed(self._table.slot_of.values()) if slot < below)
+        """Yield the slots of nodes below a number, the last first: until slots are used again, that is the youngest."""
+        return (Slot(slot) for slot in reversed(range(below)) if self._table.slots[slot] is not None)
 
     def slot(self, name: str) -> Slot | None:
         """Return the slot of a node, None if it does not exist."""

@@ -16,6 +16,7 @@ from typing import Self
 import attrs
 
 from neuron_scheduler.cluster.index.column import Column
+from neuron_scheduler.cluster.index.copy_on_write import SharedDict
 from neuron_scheduler.cluster.index.indexes import Indexes
 from neuron_scheduler.cluster.index.labels import domain, label
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, less
@@ -99,7 +100,7 @@ class NodeTable:
 
     slots: list[NodeInfo | None] = attrs.field(factory=list)
     nodes: list[Node | None] = attrs.field(factory=list)
-    slot_of: dict[str, Slot] = attrs.field(factory=dict)
+    slot_of: SharedDict[str, Slot] = attrs.field(factory=SharedDict)
     live: NodeSet = NO_NODES
     set_aside: NodeSet = NO_NODES
     of_nodes: Indexes[Node] = attrs.Factory(lambda self: Indexes(self.nodes), takes_self=True)
@@ -114,7 +115,6 @@ class NodeTable:
     offered: OfferedNames = attrs.field(factory=OfferedNames)
     relabelings: Relabelings = attrs.field(factory=Relabelings)
     _headless: dict[str, NodeInfo] = attrs.field(factory=dict)
-    _is_shared: bool = False  # slot_of
     _holes: deque[Slot] = attrs.field(factory=deque)  # the one that has been empty for longest first
     _last_terms: dict[TermKind, tuple[object, list[tuple[PodAffinityTerm, Column]]]] = attrs.field(factory=dict)
     _last_sums: dict[Hashable, Column] = attrs.field(factory=dict)
@@ -242,22 +242,19 @@ class NodeTable:
         name = node_info.node.name
         if name in self.slot_of:
             raise ValueError(f"cannot add {name!r} for a question: it exists")
-        is_shared, self._is_shared = self._is_shared, False  # all nodes are as they were in the end
         slot = self._insert(node_info)
         try:
             yield slot
         finally:
             self._vacate(slot)
-            self._is_shared = is_shared
 
     def fork(self) -> Self:
-        """Return an independent copy; it shares rows and integers, and the slots by name until a node comes or goes."""
-        self._is_shared, slots, nodes = True, list(self.slots), list(self.nodes)
+        """Return an independent copy; it shares rows and integers."""
+        slots, nodes = list(self.slots), list(self.nodes)
         fork = type(self)(
             slots=slots,
             nodes=nodes,
-            slot_of=self.slot_of,
-            is_shared=True,
+            slot_of=self.slot_of.copy(),
             live=self.live,
             set_aside=self.set_aside,
             of_nodes=self.of_nodes.fork(nodes),
@@ -274,13 +271,7 @@ class NodeTable:
         fork.sums.share(self.sums)
         return fork
 
-    def _own(self) -> None:
-        """Copy what a fork has, too, before it changes."""
-        if self._is_shared:
-            self.slot_of, self._is_shared = dict(self.slot_of), False
-
     def _insert(self, node_info: NodeInfo) -> Slot:
-        self._own()
         if len(self._holes) > len(self.slot_of) + _MOST_HOLES:
             slot = self._holes.popleft()
         else:
@@ -293,8 +284,7 @@ class NodeTable:
         return slot
 
     def _vacate(self, slot: Slot) -> None:
-        self._own()
-        del self.slot_of[self.row(slot).node.name]
+        self.slot_of.pop(self.row(slot).node.name, None)
         self.live &= ~(1 << slot)
         self._holes.append(slot)
         self.replace(slot, None)
