@@ -6,6 +6,7 @@ what belongs to one machine or to a passing state. A type that the cluster lacks
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
@@ -135,7 +136,7 @@ def _existing_shapes(view: View, instance_type: str) -> tuple[FreshNode, ...]:
             labels, taints = _lasting_labels(node), _lasting_taints(node)
             groups.setdefault((frozenset(labels.items()), taints), []).append(node_info)
     in_order = sorted(groups.values(), key=len, reverse=True)
-    return tuple(_shape_of(max(alike, key=_soundness)) for alike in in_order[:_MOST_SHAPES])
+    return tuple(_shape_of(_most_usual(alike)) for alike in in_order[:_MOST_SHAPES])
 
 
 def _youngest(view: View, nodes: NodeSet) -> Sequence[NodeInfo]:
@@ -150,10 +151,19 @@ def _has_neuron(view: View, nodes: NodeSet) -> bool:
     return any(view.row(slot).machine is not None for slot in islice(slots_of(nodes), _MOST_READ))
 
 
-def _soundness(node_info: NodeInfo) -> tuple[bool, bool, int]:
-    """Order nodes by how well they show what a new one would be."""
-    node = node_info.node
-    return not node.neuron_fault, doubts(node) is None, sum(1 for _ in _daemons(node_info))
+def _most_usual(alike: Sequence[NodeInfo]) -> NodeInfo:
+    """Return the node that shows best what a new one would be: a sound one, with the daemon pods that most have."""
+    daemons = [
+        frozenset((d.namespace, d.owner) for d in _daemons(row) if d.owner and d.owner.kind == "DaemonSet")
+        for row in alike
+    ]
+    usual = Counter(daemons)
+
+    def quality(at: int) -> tuple[bool, bool, int, int]:
+        node = alike[at].node
+        return not node.neuron_fault, doubts(node) is None, usual[daemons[at]], len(daemons[at])
+
+    return alike[max(range(len(alike)), key=quality)]
 
 
 def _shape_of(node_info: NodeInfo) -> FreshNode:

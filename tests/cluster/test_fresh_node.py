@@ -81,6 +81,15 @@ def test_its_daemon_pods_use_what_they_use_elsewhere() -> None:
     assert isinstance(schedule_pod(fork, pod("p", devices=16, cpu=8000), PROFILE), Decision)
 
 
+def test_a_daemon_pod_of_one_node_is_not_on_every_new_one() -> None:
+    """Who may create a DaemonSet for one node must not keep others from a new machine."""
+    cluster = cluster_of(*(node(name, TRN1) for name in "abc"))
+    for name in "abc":
+        cluster.put_pod(pod(f"agent-{name}", on=name, cpu=100, owner=Owner("apps/v1", "DaemonSet", "agent")))
+    cluster.put_pod(pod("ds", on="b", devices=16, ids=range(16), owner=Owner("apps/v1", "DaemonSet", "ds")))
+    assert [daemon.name.partition("-")[0] for daemon in only(cluster).daemons] == ["agent"]
+
+
 def test_its_volume_limits_are_those_of_its_sister() -> None:
     """A new node has the CSI drivers of the node that it is shaped like, and nothing attached."""
     cluster = cluster_of(node("a", TRN1))

@@ -158,7 +158,8 @@ def _fewest(group: RefusedGroup, fresh: FreshNode) -> Generator[None, None, int]
     lacking, requests = missing - group.refusal.fitting, gang.waiting[0].requests.items()
     on_each = min([fresh.node.allocatable.get(name, 0) // amount for name, amount in requests if amount], default=1)
     least = -(-lacking // max(1, on_each))
-    lowest = max(whole, least, 1)
+    are_alike = all(pod.requests == gang.waiting[0].requests for pod in gang.waiting)
+    lowest = max(whole, least if are_alike else 1, 1)
     for most in dict.fromkeys((least, lacking, missing)):  # those that fit may have to move
         number = whole or most + gang.still_to_come
         while group.left > 0 and number >= lowest and (used := (yield from _used_of(group, fresh, number))):
