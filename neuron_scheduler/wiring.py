@@ -164,7 +164,6 @@ def wire(config: Config, client: Client, metrics: Metrics, *listeners: Listener)
         failure_of=partial(failure_of, client),
         metrics=metrics,
         version=lambda: pods.version,
-        scheduler_names=profiles.keys(),
         clock=clock,
         may_bind=may_bind,
         errors=errors,

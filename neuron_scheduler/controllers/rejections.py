@@ -1,5 +1,5 @@
 """
-Sets a node aside for five minutes after its kubelet has rejected a pod at admission.
+Sets a node aside for five minutes after its kubelet has rejected a pod with Neuron at admission.
 
 A controller recreates such a pod at once: it would get the same node and fail again, hundreds of times an hour. So the
 node comes last, and the ids that the pod was to get come last on it. This is only a preference
@@ -10,7 +10,7 @@ Only a pod that left the watch before it had started may have been rejected. The
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable
 from typing import ClassVar, Final
 
 import anyio
@@ -77,7 +77,6 @@ class Rejections:
     Attributes:
         failure_of: returns how a pod had failed at a version of the watch (`kube/pod_reads`).
         version: returns the resource version of the watch event that is handled now.
-        scheduler_names: pods of these schedulers count even without Neuron.
         may_bind: whether this replica leads.
     """
 
@@ -87,7 +86,6 @@ class Rejections:
     failure_of: Callable[[Pod, str], Awaitable[Failure | None]]
     metrics: Metrics
     version: Callable[[], str]
-    scheduler_names: Container[str]
     clock: Callable[[], float]
     may_bind: Callable[[], bool]
     errors: UnexpectedErrors
@@ -115,7 +113,7 @@ class Rejections:
                     self._note_departure(held)
 
     def _note_departure(self, pod_info: PodInfo) -> None:
-        if (pod_info.cores == 0 and pod_info.pod.scheduler_name not in self.scheduler_names) or not self.may_bind():
+        if pod_info.cores == 0 or not self.may_bind():  # without Neuron any tenant's pod may name its node
             return
         version = self.version()
         if version and self._reads.take_now() and not self._departed.full():

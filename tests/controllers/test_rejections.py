@@ -52,7 +52,6 @@ class World:
             failure_of=self.read,
             metrics=self.metrics,
             version=lambda: "41",
-            scheduler_names={"my-scheduler"},
             clock=lambda: self.now,
             may_bind=lambda: self.leads,
             errors=UnexpectedErrors(self.metrics.count_unexpected_error),
@@ -163,18 +162,17 @@ async def test_nothing_is_set_aside(failure: Failure | None) -> None:
 
 
 async def test_who_is_asked_about() -> None:
-    """Neuron pods of all schedulers, and all pods of ours; only the leader asks."""
+    """Neuron pods of all schedulers, and no others: any tenant may bind one to a node; only the leader asks."""
     async with running() as world:
         await world.leave(
             pod_info("theirs", cores=None, scheduler_name="default-scheduler"),
-            pod_info("plain", cores=NO_CORES, devices=0, scheduler_name="default-scheduler"),
-            pod_info("ours", cores=NO_CORES, devices=0, scheduler_name="my-scheduler"),
+            pod_info("plain", cores=NO_CORES, devices=0, scheduler_name="my-scheduler"),
         )
-        assert world.asked == [("theirs", "41"), ("ours", "41")]
+        assert world.asked == [("theirs", "41")]
         assert world.aside() == NO_CORES, "of one whose ids are unknown there are none to set aside"
         world.leads = False
         await world.leave(pod_info("follower"))
-        assert len(world.asked) == 2
+        assert len(world.asked) == 1
 
 
 async def test_each_rejection_begins_the_time_again() -> None:
