@@ -45,8 +45,6 @@ _NO_PLUGINS: Final[frozenset[str]] = frozenset()
 _CORES_PER_DEVICE: Final = 2
 """For the order of requests in cores among those in devices only: the least that a machine has for each device."""
 
-MOST_NAMED: Final = 32
-"""Types that pods name and no node has; more are not tried."""
 _LATE: Final = float(1 << 50)
 
 
@@ -185,12 +183,11 @@ class MachineOffer:
 def offers_of(view: View, pods: Iterable[Pod], also: Iterable[str]) -> Generator[None, None, tuple[MachineOffer, ...]]:
     """Return what could be added: machines like those of the cluster, of types that pods name, and of `also`."""
     yield from prepare_for_fresh(view)
-    named = dict.fromkeys(name.removeprefix("ml.") for name in also)
+    types, named = known_types(view), {name.removeprefix("ml.") for name in also}
     for constraints in {id(pod.constraints): pod.constraints for pod in pods}.values():
-        if len(named) < MOST_NAMED:
-            named.update(dict.fromkeys(sorted(named_types(constraints))[:MOST_NAMED]))
+        named |= named_types(constraints).intersection(types)
     offers: list[MachineOffer] = []
-    for name in known_types(view):
+    for name in types:
         offers += [MachineOffer(fresh) for fresh in fresh_nodes(view, name) if fresh.like or name in named]
         yield
     return tuple(offers)
