@@ -213,6 +213,7 @@ class App:
             services.start_soon(informer.run)
         for informer in self.parts.others:
             await informer.synced.wait()
+        await self.parts.nodes.begun.wait()  # who cannot list them must not take the Lease
 
     async def _watch_served_kinds(self, services: TaskGroup, *, task_status: TaskStatus[None]) -> None:
         """

@@ -28,6 +28,7 @@ from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
 from neuron_scheduler.settings.config import Config
 from neuron_scheduler.stopping import StopRequests
+from neuron_scheduler.telemetry.errors import ApiError
 from neuron_scheduler.telemetry.line_formats import sentence
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.wiring import wire
@@ -259,6 +260,19 @@ async def test_a_free_lease_is_taken_before_pods_are_listed() -> None:
         assert running.app.parts.pods.lists == 1
         running.signal()
         assert await running.end() == ""
+
+
+async def test_who_cannot_list_nodes_does_not_take_the_lease() -> None:
+    """Another replica may be able to."""
+    async with process() as running, anyio.create_task_group() as tasks:
+        running.suffer(Answer(StatusError(503, "ServiceUnavailable", "no")), "/api/v1/nodes$", watch=False)
+        tasks.start_soon(running.run)
+        with anyio.fail_after(PATIENCE):
+            while running.app.parts.nodes._failures < 3:
+                await anyio.lowlevel.checkpoint()
+        with pytest.raises(ApiError, match="404"):
+            await running.lease()
+        tasks.cancel_scope.cancel()
 
 
 async def test_pods_are_listed_again_after_a_takeover() -> None:

@@ -152,16 +152,16 @@ def _has_neuron(view: View, nodes: NodeSet) -> bool:
 
 
 def _most_usual(alike: Sequence[NodeInfo]) -> NodeInfo:
-    """Return the node that shows best what a new one would be: a sound one, with the daemon pods that most have."""
+    """Return the node that shows best what a new one would be: a sound one, with the most of the usual daemon pods."""
     daemons = [
         frozenset((d.namespace, d.owner) for d in _daemons(row) if d.owner and d.owner.kind == "DaemonSet")
         for row in alike
     ]
-    usual = Counter(daemons)
+    frequency = Counter(daemons)
 
-    def quality(at: int) -> tuple[bool, bool, int, int]:
-        node = alike[at].node
-        return not node.neuron_fault, doubts(node) is None, usual[daemons[at]], len(daemons[at])
+    def quality(at: int) -> tuple[bool, bool, bool, int]:
+        node, is_usual = alike[at].node, frequency[daemons[at]] >= max(2, len(alike) / 10)  # young nodes lack some yet
+        return not node.neuron_fault, doubts(node) is None, is_usual, len(daemons[at])
 
     return alike[max(range(len(alike)), key=quality)]
 

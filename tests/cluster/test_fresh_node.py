@@ -82,8 +82,8 @@ def test_its_daemon_pods_use_what_they_use_elsewhere() -> None:
 
 
 def test_a_daemon_pod_of_one_node_is_not_on_every_new_one() -> None:
-    """Who may create a DaemonSet for one node must not keep others from a new machine."""
-    cluster = cluster_of(*(node(name, TRN1) for name in "abc"))
+    """Who may create a DaemonSet for one node keeps nobody from a new machine; those of a scale-up come later."""
+    cluster = cluster_of(*(node(name, TRN1) for name in "abcdefg"))
     for name in "abc":
         cluster.put_pod(pod(f"agent-{name}", on=name, cpu=100, owner=Owner("apps/v1", "DaemonSet", "agent")))
     cluster.put_pod(pod("ds", on="b", devices=16, ids=range(16), owner=Owner("apps/v1", "DaemonSet", "ds")))

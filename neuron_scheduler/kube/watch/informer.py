@@ -235,6 +235,7 @@ class Informer(Generic[T]):
         on_unhandled: called with it when the handler has failed on an object.
         time_limit: returns a scope that is cancelled after so many seconds; a watch runs in it.
         after: what a list waits for before it is handed over.
+        begun: set when the first page of a list has come.
         synced: set when the first list has been handled.
         version: of the event or list that is being handed over.
         problem: why the last list or watch failed, in words; empty if it did not.
@@ -250,6 +251,7 @@ class Informer(Generic[T]):
     random: Callable[[], float] = randomness.random
     backoff: Backoff = attrs.field(factory=lambda: Backoff(randomness.random, most=LONGEST_PAUSE))
     after: anyio.Event | None = None
+    begun: anyio.Event = attrs.field(factory=anyio.Event, init=False)
     synced: anyio.Event = attrs.field(factory=anyio.Event, init=False)
     lists: int = attrs.field(default=0, init=False)
     watches: int = attrs.field(default=0, init=False)
@@ -415,6 +417,7 @@ class Informer(Generic[T]):
     async def _pages(self) -> tuple[Sequence[list[Decoded[T]]], str]:
         listed, version = list[list[Decoded[T]]](), ""
         async for objects, version in pages(self.client, self.resource):  # noqa: B007 - of all pages
+            self.begun.set()
             listed.append(sorted(objects, key=self.resource.position, reverse=True))
         return listed, version
 
