@@ -6,6 +6,7 @@ import pytest
 
 from neuron_scheduler.capture.collection import Collection
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.kube.objects.base import Decoded, Resource
 from neuron_scheduler.kube.objects.nodes import NODES
 from neuron_scheduler.kube.objects.pods import PODS
@@ -84,10 +85,10 @@ def test_a_mistake_of_ours_is_noted_and_nothing_looks_free(monkeypatch: pytest.M
     """The pod whose handling fails is an unknown holder."""
     put_pod = Cluster.put_pod
 
-    def put(self: Cluster, each: Pod) -> Any:
+    def put(self: Cluster, each: Pod, known: PodInfo | None = None) -> Any:
         if each.name == "bad":
             raise ZeroDivisionError
-        return put_pod(self, each)
+        return put_pod(self, each, known)
 
     monkeypatch.setattr(Cluster, "put_pod", put)
     capture = collected(pod("bad", on="a", ids=(0,), devices=1), pod("good", on="a", ids=(1,), devices=1)).capture()
