@@ -1,8 +1,8 @@
 """
 A node that does not exist yet, for questions such as "would the pod fit if a trn1.32xlarge joined?".
 
-It is shaped like the cluster's nodes of its type: their labels, taints, allocatable amounts and daemon pods, without
-what belongs to one machine or to a passing state. A type that the cluster lacks is shaped by the catalog.
+It is shaped like the cluster's nodes of its type: their labels, taints, allocatable amounts and usual daemon pods,
+without what belongs to one machine or to a passing state. A type that the cluster lacks is shaped by the catalog.
 """
 
 import re
@@ -15,7 +15,7 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.index.nodeset import NodeSet, membership, slots_of
+from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, membership, slots_of
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, on_node
 from neuron_scheduler.cluster.rows.pod_info import pod_info_of
 from neuron_scheduler.cluster.view import View
@@ -140,9 +140,13 @@ def _existing_shapes(view: View, instance_type: str) -> tuple[FreshNode, ...]:
 
 
 def _youngest(view: View, nodes: NodeSet) -> Sequence[NodeInfo]:
-    """Return the rows of some nodes, the youngest first; of very many nodes, those in the last slots."""
+    """
+    Return the rows of some nodes, the youngest first.
+
+    Of very many nodes those in the last slots: until slots are used again, they have arrived last.
+    """
     if nodes.bit_count() > _MANY:
-        latest = filter(membership(nodes, nodes.bit_length()), view.latest_slots(below=nodes.bit_length()))
+        latest = filter(membership(nodes, nodes.bit_length()), map(Slot, reversed(range(nodes.bit_length()))))
         return [view.row(slot) for slot in islice(latest, _MOST_READ)]
     return sorted(map(view.row, slots_of(nodes)), key=attrgetter("node.created"), reverse=True)[:_MOST_READ]
 

@@ -149,10 +149,6 @@ class View:
         """Return every slot's row as it is now, None for a hole: for what is read after pauses."""
         return list(self._table.slots)
 
-    def latest_slots(self, *, below: int) -> Iterator[Slot]:
-        """Yield the slots of nodes below a number, the last first: until slots are used again, that is the youngest."""
-        return (Slot(slot) for slot in reversed(range(below)) if self._table.slots[slot] is not None)
-
     def slot(self, name: str) -> Slot | None:
         """Return the slot of a node, None if it does not exist."""
         return self._table.slot_of.get(name)
