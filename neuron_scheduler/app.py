@@ -153,7 +153,10 @@ class App:
 
     def __attrs_post_init__(self) -> None:
         self._watch = LeaderWatch(
-            election=self.parts.election, loop=self.parts.scheduling_loop, is_stopping=lambda: self._stopping
+            election=self.parts.election,
+            loop=self.parts.scheduling_loop,
+            is_stopping=lambda: self._stopping,
+            listed=lambda: self.parts.nodes.pages + self.parts.pods.pages,
         )
 
     async def run(self) -> None:

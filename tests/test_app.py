@@ -314,7 +314,7 @@ async def test_a_leader_that_cannot_list_its_pods_ends() -> None:
         running.suffer(refuse, "/api/v1/pods$", watch=False)
         with mock.patch.multiple(liveness, LONGEST_TAKEOVER=0.1, PERIOD=0.05):
             tasks.start_soon(running.run)
-            assert (await running.end()).startswith("StalledError: pods were not listed within")
+            assert (await running.end()).startswith("StalledError: pods are not listed")
 
         assert (await running.lease()).holder  # it will expire: only a clean stop releases it
 

@@ -15,7 +15,7 @@ from neuron_scheduler.telemetry.errors import StalledError
 LONGEST_STEP: Final = 60.0
 """Seconds within which a leader's loop must look at its queue again; it does so when idle, and no pod takes longer."""
 LONGEST_TAKEOVER: Final = 120.0
-"""Seconds from taking the Lease to the first look at the queue; 100,000 nodes and pods take 30."""
+"""Seconds from the last page of a list, or from taking the Lease, to the next page or the first look at the queue."""
 PERIOD: Final = 1.0
 """Seconds between two looks."""
 LOOKS_TO_RECOVER: Final = 10
@@ -24,11 +24,18 @@ LOOKS_TO_RECOVER: Final = 10
 
 @attrs.define(eq=False, kw_only=True)
 class LeaderWatch:
-    """Watches the scheduling loop of this replica while it leads: without election, once `lead` is called."""
+    """
+    Watches the scheduling loop of this replica while it leads: without election, once `lead` is called.
+
+    Attributes:
+        listed: returns how many pages of the first lists have come.
+    """
 
     election: LeaderElector | None
     loop: SchedulingLoop
     is_stopping: Callable[[], bool]
+    listed: Callable[[], int]
+    _pages: int = attrs.field(default=0, init=False)
     _leads_since: float | None = attrs.field(default=None, init=False)
 
     async def run(self) -> None:
@@ -50,7 +57,9 @@ class LeaderWatch:
             return None
         looked_at = self.loop.looked_at
         if looked_at is None:
+            if self._pages != (pages := self.listed()):  # a slow API server is slow for the next leader, too
+                self._pages, self._leads_since = pages, anyio.current_time()
             late = anyio.current_time() - self._leads_since
-            return f"pods were not listed within {late:.0f} s of taking the Lease" if late > LONGEST_TAKEOVER else None
+            return f"pods are not listed, and no page came for {late:.0f} s" if late > LONGEST_TAKEOVER else None
         late = self.loop.clock() - looked_at
         return f"the scheduling loop has been in one step for {late:.0f} s" if late > LONGEST_STEP else None

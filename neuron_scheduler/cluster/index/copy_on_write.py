@@ -10,7 +10,7 @@ from typing import Final, Generic, Protocol, Self, TypeVar
 
 import attrs
 
-PARTS: Final = 4096
+PARTS: Final = 8192
 """Of a dictionary with an entry for each pod: a copy of all parts, or of one, is short."""
 MANY: Final = 1 << 14
 """Entries from which a dictionary is kept in parts: the pods of a DaemonSet are as many as the nodes."""

@@ -236,6 +236,7 @@ class Informer(Generic[T]):
         time_limit: returns a scope that is cancelled after so many seconds; a watch runs in it.
         after: what a list waits for before it is handed over.
         begun: set when the first page of a list has come.
+        pages: the most that have come of one list; one that fails and begins anew is no progress.
         synced: set when the first list has been handled.
         version: of the event or list that is being handed over.
         problem: why the last list or watch failed, in words; empty if it did not.
@@ -253,6 +254,7 @@ class Informer(Generic[T]):
     after: anyio.Event | None = None
     begun: anyio.Event = attrs.field(factory=anyio.Event, init=False)
     synced: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+    pages: int = attrs.field(default=0, init=False)
     lists: int = attrs.field(default=0, init=False)
     watches: int = attrs.field(default=0, init=False)
     events: int = attrs.field(default=0, init=False)
@@ -419,6 +421,7 @@ class Informer(Generic[T]):
         async for objects, version in pages(self.client, self.resource):  # noqa: B007 - of all pages
             self.begun.set()
             listed.append(sorted(objects, key=self.resource.position, reverse=True))
+            self.pages = max(self.pages, len(listed))
         return listed, version
 
     async def _replace(self, listed: Sequence[list[Decoded[T]]]) -> None:
