@@ -7,8 +7,8 @@ without what belongs to one machine or to a passing state. A type that the clust
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from operator import attrgetter
 from typing import Final
 
@@ -67,7 +67,7 @@ class FreshNode:
         node: with a name that `join` replaces.
         like: the existing node that it is shaped like; empty if it comes from the catalog. Then its cpu, memory, taints
             and most of its labels are not known, and cpu and memory count as plenty.
-        daemons: pods that would run on it as they run on that node.
+        daemons: pods that would run on it as they run on its like.
         storage: what that node can attach.
     """
 
@@ -136,7 +136,7 @@ def _existing_shapes(view: View, instance_type: str) -> tuple[FreshNode, ...]:
             labels, taints = _lasting_labels(node), _lasting_taints(node)
             groups.setdefault((frozenset(labels.items()), taints), []).append(node_info)
     in_order = sorted(groups.values(), key=len, reverse=True)
-    return tuple(_shape_of(_most_usual(alike)) for alike in in_order[:_MOST_SHAPES])
+    return tuple(map(_shape_of, in_order[:_MOST_SHAPES]))
 
 
 def _youngest(view: View, nodes: NodeSet) -> Sequence[NodeInfo]:
@@ -155,22 +155,32 @@ def _has_neuron(view: View, nodes: NodeSet) -> bool:
     return any(view.row(slot).machine is not None for slot in islice(slots_of(nodes), _MOST_READ))
 
 
-def _most_usual(alike: Sequence[NodeInfo]) -> NodeInfo:
-    """Return the node that shows best what a new one would be: a sound one, with the most of the usual daemon pods."""
-    daemons = [
-        frozenset((d.namespace, d.owner) for d in _daemons(row) if d.owner and d.owner.kind == "DaemonSet")
-        for row in alike
-    ]
-    frequency = Counter(daemons)
+def _usual_daemons(alike: Sequence[NodeInfo]) -> dict[Hashable, Pod]:
+    """
+    Return a pod for each that more than half of the nodes have, of those that have any: young nodes lack some yet.
 
-    def quality(at: int) -> tuple[bool, bool, bool, int]:
-        node, is_usual = alike[at].node, frequency[daemons[at]] >= max(2, len(alike) / 10)  # young nodes lack some yet
-        return not node.neuron_fault, doubts(node) is None, is_usual, len(daemons[at])
-
-    return alike[max(range(len(alike)), key=quality)]
+    A tenant may write any owner into a pod, so one pod counts of those of an owner that ask for the same.
+    """
+    rows = [daemons for row in alike if (daemons := {_daemon_of(pod, row.node.name): pod for pod in _daemons(row)})]
+    frequency = Counter(chain.from_iterable(rows))
+    return {daemon: pod for row in reversed(rows) for daemon, pod in row.items() if 2 * frequency[daemon] > len(rows)}
 
 
-def _shape_of(node_info: NodeInfo) -> FreshNode:
+def _daemon_of(pod: Pod, node_name: str) -> Hashable:
+    """Return what is the same in all pods of one DaemonSet, and in one static pod on all nodes."""
+    owner = None if pod.owner is None or pod.owner.kind == "Node" else pod.owner
+    return pod.namespace, owner or pod.name.removesuffix(node_name), frozenset(pod.requests.items())
+
+
+def _shape_of(alike: Sequence[NodeInfo]) -> FreshNode:
+    """Return the shape of the node that shows best what a new one would be: a sound one that lacks no daemon pod."""
+    daemons = _usual_daemons(alike)
+
+    def quality(row: NodeInfo) -> tuple[bool, bool, int]:
+        usual = {_daemon_of(pod, row.node.name) for pod in _daemons(row)} & daemons.keys()
+        return not row.node.neuron_fault, doubts(row.node) is None, len(usual)
+
+    node_info = max(alike, key=quality)
     node = node_info.node
     whole = {resource: amount for resource, amount in node.capacity.items() if amount}  # no device of it is sick
     fresh = attrs.evolve(
@@ -185,7 +195,7 @@ def _shape_of(node_info: NodeInfo) -> FreshNode:
     )
     storage = attrs.evolve(node_info.storage, attachments=frozenset())
     fresh = attrs.evolve(fresh, labels={**fresh.labels, **dict.fromkeys(_keys_named_after(node), node.name)})
-    return FreshNode(fresh, node.name, tuple(_daemons(node_info)), storage)
+    return FreshNode(fresh, node.name, tuple(daemons.values()), storage)
 
 
 def _lasting_labels(node: Node) -> dict[str, str]:

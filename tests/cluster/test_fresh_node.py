@@ -82,11 +82,13 @@ def test_its_daemon_pods_use_what_they_use_elsewhere() -> None:
 
 
 def test_a_daemon_pod_of_one_node_is_not_on_every_new_one() -> None:
-    """Who may create a DaemonSet for one node keeps nobody from a new machine; those of a scale-up come later."""
-    cluster = cluster_of(*(node(name, TRN1) for name in "abcdefg"))
+    """A tenant may write any owner into one pod, and keeps nobody from a new machine; young nodes lack some yet."""
+    cluster, agent = cluster_of(*(node(name, TRN1) for name in "abcdefg")), Owner("apps/v1", "DaemonSet", "agent")
     for name in "abc":
-        cluster.put_pod(pod(f"agent-{name}", on=name, cpu=100, owner=Owner("apps/v1", "DaemonSet", "agent")))
+        cluster.put_pod(pod(f"agent-{name}", on=name, cpu=100, owner=agent))
     cluster.put_pod(pod("ds", on="b", devices=16, ids=range(16), owner=Owner("apps/v1", "DaemonSet", "ds")))
+    cluster.put_pod(pod("another", on="a", devices=16, ids=range(16), owner=agent))
+    cluster.put_pod(pod("static", on="g", devices=16, ids=range(16), owner=Owner("v1", "Node", "g")))
     assert [daemon.name.partition("-")[0] for daemon in only(cluster).daemons] == ["agent"]
 
 
