@@ -89,6 +89,9 @@ class SharedDict(Collection[_Key], Generic[_Key, _Item]):
         self._count -= 1
         return self._to_change(hash(key) % PARTS).pop(key)
 
+    def values(self) -> Iterator[_Item]:
+        return chain.from_iterable(map(dict.values, self._parts))
+
     def __contains__(self, key: object) -> bool:
         return key in self._parts[hash(key) % PARTS]
 

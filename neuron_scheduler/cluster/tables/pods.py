@@ -6,12 +6,12 @@ A count for a selector is built from the smallest posting that contains all its 
 
 from collections.abc import Generator, Iterable, Sequence
 from itertools import chain
-from typing import Final
+from typing import Final, TypeVar
 
 import attrs
 
 from neuron_scheduler.cluster.index.change_log import ChangeLog
-from neuron_scheduler.cluster.index.copy_on_write import MANY, CopyOnWrite, SharedDict
+from neuron_scheduler.cluster.index.copy_on_write import MANY, PARTS, CopyOnWrite, SharedDict
 from neuron_scheduler.cluster.index.indexes import FEW_PARTS
 from neuron_scheduler.cluster.index.nodeset import Slot
 from neuron_scheduler.cluster.index.sums import AT_ONCE, Totals
@@ -19,8 +19,9 @@ from neuron_scheduler.cluster.tables.selecting_kinds import Namespaces
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.selectors import LabelSelector, Operator
 
+_Key = TypeVar("_Key")
 _MOST_LOGGED = 4096
-_Key = tuple[str, ...]
+_Label = tuple[str, str, str]
 _Uids = dict[str, None] | SharedDict[str, None]
 _NONE: Final = dict[str, None]()
 
@@ -60,11 +61,12 @@ class PodTable(Totals[PodQuery, tuple[Slot, Pod, int]]):
     """
     All pods that are on a node, with their slots; the log has those that came (1) or went (-1).
 
-    The postings of a namespace are uids by (label, value), and of all its pods by ().
+    The uids are posted by namespace, and by namespace, label and value: often as many as pods, each with its own name.
     """
 
     _pods: SharedDict[str, tuple[Pod, Slot]] = attrs.field(factory=SharedDict)
-    _postings: CopyOnWrite[str, CopyOnWrite[_Key, _Uids]] = attrs.field(factory=CopyOnWrite)
+    _by_namespace: CopyOnWrite[str, _Uids] = attrs.field(factory=CopyOnWrite)
+    _by_label: CopyOnWrite[int, CopyOnWrite[_Label, _Uids]] = attrs.field(factory=CopyOnWrite)  # in parts
     _log: ChangeLog[tuple[Slot, Pod, int]] = attrs.field(factory=ChangeLog)
 
     def put(self, pod: Pod, slot: Slot, before: Pod | None) -> None:
@@ -74,14 +76,10 @@ class PodTable(Totals[PodQuery, tuple[Slot, Pod, int]]):
             if _has_same_counts(before, pod):
                 return
             self._take_out(before, slot)
-        postings = self._postings.to_change(pod.namespace, CopyOnWrite)
-        for key in ((), *pod.labels.items()):
-            uids = postings.to_change(key, dict)
-            uids[pod.uid] = None
-            if len(uids) == MANY and isinstance(uids, dict):
-                postings.by_key[key] = many = SharedDict[str, None]()
-                for uid in uids:
-                    many[uid] = None
+        _post(self._by_namespace, pod.namespace, pod.uid)
+        for name, value in pod.labels.items():
+            label = (pod.namespace, name, value)
+            _post(self._by_label.to_change(hash(label) % PARTS, CopyOnWrite), label, pod.uid)
         self._record(slot, pod, 1)
 
     def remove(self, uid: str) -> None:
@@ -97,7 +95,12 @@ class PodTable(Totals[PodQuery, tuple[Slot, Pod, int]]):
 
     def fork(self) -> "PodTable":
         """Return an independent copy; pods, postings and counts are copied when one of the two changes them."""
-        fork = PodTable(pods=self._pods.copy(), postings=self._postings.copy(), log=self._log.fork())
+        fork = PodTable(
+            pods=self._pods.copy(),
+            by_namespace=self._by_namespace.copy(),
+            by_label=self._by_label.copy(),
+            log=self._log.fork(),
+        )
         fork.share(self)
         return fork
 
@@ -133,31 +136,45 @@ class PodTable(Totals[PodQuery, tuple[Slot, Pod, int]]):
         if namespaces is None and not equalities:
             return [self._pods]
         if isinstance(namespaces, frozenset):
-            names = [name for name in namespaces if name in self._postings.by_key]
+            names = [name for name in namespaces if name in self._by_namespace.by_key]
         else:
-            names = [name for name in self._postings.by_key if namespaces is None or name in namespaces]
+            names = [name for name in self._by_namespace.by_key if namespaces is None or name in namespaces]
         return [self._smallest(name, equalities) for name in names]
 
     def _smallest(self, namespace: str, equalities: Sequence[tuple[str, str]]) -> _Uids:
-        by_key = self._postings.by_key[namespace].by_key
-        return min((by_key.get(key, _NONE) for key in ((), *equalities)), key=len)
+        labels = [(namespace, *label) for label in equalities]
+        parts = [self._by_label.by_key.get(hash(label) % PARTS) for label in labels]
+        uids = [part.by_key.get(label, _NONE) if part else _NONE for part, label in zip(parts, labels, strict=True)]
+        return min((self._by_namespace.by_key[namespace], *uids), key=len)
 
     def _take_out(self, pod: Pod, slot: Slot) -> None:
         self._record(slot, pod, -1)
-        postings = self._postings.to_change(pod.namespace, CopyOnWrite)
-        for key in ((), *pod.labels.items()):
-            uids = postings.to_change(key, dict)
-            uids.pop(pod.uid, None)
-            if not uids:
-                postings.remove(key)
-        if not postings.by_key:
-            self._postings.remove(pod.namespace)
+        _unpost(self._by_namespace, pod.namespace, pod.uid)
+        for name, value in pod.labels.items():
+            label = (pod.namespace, name, value)
+            _unpost(self._by_label.to_change(hash(label) % PARTS, CopyOnWrite), label, pod.uid)
 
     def _record(self, slot: Slot, pod: Pod, change: int) -> None:
         if self._totals or self._preparing:
             self._log.append((slot, pod, change), most=_MOST_LOGGED)
             for _ in range(pod.parts // FEW_PARTS):  # as in `Indexes.record`
                 self._log.append((slot, pod, 0), most=_MOST_LOGGED)
+
+
+def _post(postings: CopyOnWrite[_Key, _Uids], key: _Key, uid: str) -> None:
+    uids = postings.to_change(key, dict)
+    uids[uid] = None
+    if len(uids) == MANY and isinstance(uids, dict):
+        postings.by_key[key] = many = SharedDict[str, None]()
+        for each in uids:
+            many[each] = None
+
+
+def _unpost(postings: CopyOnWrite[_Key, _Uids], key: _Key, uid: str) -> None:
+    uids = postings.to_change(key, dict)
+    uids.pop(uid, None)
+    if not uids:
+        postings.remove(key)
 
 
 def _has_same_counts(old: Pod, new: Pod) -> bool:

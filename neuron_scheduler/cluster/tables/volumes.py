@@ -236,8 +236,7 @@ class Volumes:
                 nodes = frozenset(attachment.node_name for attachment in (self._attached_to.get(name) or {}).values())
                 return Effects(nodes, frozenset((volume.claim.key,)) if volume and volume.claim else frozenset())
             case StorageClass(name=name):
-                claims = map(self.stored_claims.__getitem__, self.stored_claims)
-                of_class = (claim for claim in claims if claim.class_name == name)
+                of_class = (claim for claim in self.stored_claims.values() if claim.class_name == name)
                 return Effects(claims=frozenset(c.key for c in of_class if c.volume_name not in self.stored_volumes))
             case CSINode(name=name) | VolumeAttachment(node_name=name):
                 return Effects(nodes=frozenset((name,)))
