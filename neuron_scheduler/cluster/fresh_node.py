@@ -6,10 +6,10 @@ without what belongs to one machine or to a passing state. A type that the clust
 """
 
 import re
-from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from operator import attrgetter
+from statistics import mode
 from typing import Final
 
 import attrs
@@ -155,32 +155,41 @@ def _has_neuron(view: View, nodes: NodeSet) -> bool:
     return any(view.row(slot).machine is not None for slot in islice(slots_of(nodes), _MOST_READ))
 
 
-def _usual_daemons(alike: Sequence[NodeInfo]) -> dict[Hashable, Pod]:
+def _usual_daemons(rows: Sequence[Mapping[Hashable, Pod]]) -> dict[Hashable, Pod]:
     """
-    Return a pod for each that more than half of the nodes have, of those that have any: young nodes lack some yet.
+    Return a pod of each owner that has pods on more than half of the nodes with any, and a tenth of all.
 
-    A tenant may write any owner into a pod, so one pod counts of those of an owner that ask for the same.
+    Young nodes lack some yet. A tenant may write any owner into a pod: neither a few pods count nor unusual requests.
     """
-    rows = [daemons for row in alike if (daemons := {_daemon_of(pod, row.node.name): pod for pod in _daemons(row)})]
-    frequency = Counter(chain.from_iterable(rows))
-    return {daemon: pod for row in reversed(rows) for daemon, pod in row.items() if 2 * frequency[daemon] > len(rows)}
+    pods = dict[Hashable, list[Pod]]()
+    for daemon, pod in chain.from_iterable(row.items() for row in rows):
+        pods.setdefault(daemon, []).append(pod)
+    least = max(sum(map(bool, rows)) / 2, len(rows) / 10)
+    return {daemon: _most_alike(each) for daemon, each in pods.items() if len(each) > least}
+
+
+def _most_alike(pods: Sequence[Pod]) -> Pod:
+    """Return a pod that asks for as much as most of them."""
+    requests = [frozenset(pod.requests.items()) for pod in pods]
+    return pods[requests.index(mode(requests))]
 
 
 def _daemon_of(pod: Pod, node_name: str) -> Hashable:
     """Return what is the same in all pods of one DaemonSet, and in one static pod on all nodes."""
     owner = None if pod.owner is None or pod.owner.kind == "Node" else pod.owner
-    return pod.namespace, owner or pod.name.removesuffix(node_name), frozenset(pod.requests.items())
+    return pod.namespace, owner or pod.name.removesuffix(node_name)
 
 
 def _shape_of(alike: Sequence[NodeInfo]) -> FreshNode:
     """Return the shape of the node that shows best what a new one would be: a sound one that lacks no daemon pod."""
-    daemons = _usual_daemons(alike)
+    rows = [{_daemon_of(pod, row.node.name): pod for pod in _daemons(row)} for row in alike]
+    daemons = _usual_daemons(rows)
 
-    def quality(row: NodeInfo) -> tuple[bool, bool, int]:
-        usual = {_daemon_of(pod, row.node.name) for pod in _daemons(row)} & daemons.keys()
-        return not row.node.neuron_fault, doubts(row.node) is None, len(usual)
+    def quality(at: int) -> tuple[bool, bool, int]:
+        node = alike[at].node
+        return not node.neuron_fault, doubts(node) is None, len(rows[at].keys() & daemons.keys())
 
-    node_info = max(alike, key=quality)
+    node_info = alike[max(range(len(alike)), key=quality)]
     node = node_info.node
     whole = {resource: amount for resource, amount in node.capacity.items() if amount}  # no device of it is sick
     fresh = attrs.evolve(

@@ -180,15 +180,12 @@ class MachineOffer:
         return {name: allocatable[name] for name in NEURON_NAMES if allocatable.get(name, 0) > 0}
 
 
-def offers_of(view: View, pods: Iterable[Pod], also: Iterable[str]) -> Generator[None, None, tuple[MachineOffer, ...]]:
-    """Return what could be added: machines like those of the cluster, of types that pods name, and of `also`."""
+def offers_of(view: View) -> Generator[None, None, tuple[MachineOffer, ...]]:
+    """Return what could be added: machines like those of the cluster, and of the catalog's other types."""
     yield from prepare_for_fresh(view)
-    types, named = known_types(view), {name.removeprefix("ml.") for name in also}
-    for constraints in {id(pod.constraints): pod.constraints for pod in pods}.values():
-        named |= named_types(constraints).intersection(types)
     offers: list[MachineOffer] = []
-    for name in types:
-        offers += [MachineOffer(fresh) for fresh in fresh_nodes(view, name) if fresh.like or name in named]
+    for name in known_types(view):
+        offers += map(MachineOffer, fresh_nodes(view, name))
         yield
     return tuple(offers)
 
@@ -226,16 +223,23 @@ class Packing:
         return result.node_name
 
     def offers_for(self, line: PackingLine, pod: Pod) -> Generator[None, None, tuple[MachineOffer, ...]]:
-        """Return the offers that take a pod, computed once for a line unless its pods look at others."""
+        """
+        Return the offers that take a pod, computed once for a line unless its pods look at others.
+
+        A type that the cluster lacks is only for pods that name it and no other: perhaps no autoscaler has it.
+        """
         known = self._taking.get(line.key)
         if known is not None:
             return known
         yield from self._placer.warmup.prepare(self.fork, pod, line.profile)
-        found: list[MachineOffer] = []
+        found, named = list[MachineOffer](), named_types(pod.constraints)
         for offer in self.offers:
+            if not offer.fresh.like and offer.fresh.node.instance_type not in named:
+                continue
             if new_node_takes(self.fork, offer.fresh, pod, line.profile):
                 found.append(offer)
             yield
+        found = [offer for offer in found if offer.fresh.like] or found
         if not (has_pod_terms(pod.constraints) or self.fork.view.has_terms(TermKind.ANTI_AFFINITY)):
             self._taking[line.key] = tuple(found)
         return tuple(found)

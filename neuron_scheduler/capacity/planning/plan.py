@@ -120,7 +120,7 @@ def plan_machines(
     if not seen:
         return MachinePlan(serving=dict.fromkeys(coming, ()), hopeless={})
     most_cpu = max(each.pod.requests.get(CPU, 0) for each in waiting)
-    planning = yield from _prepare(base, seen, coming, profile_of, most_cpu)
+    planning = yield from _prepare(base, seen, profile_of, most_cpu)
     yield from planning.place_on_existing()
     yield from planning.fill(coming)
     yield from planning.share(planning.lines["overdue"])
@@ -133,14 +133,13 @@ def plan_machines(
 def _prepare(
     base: Cluster,
     seen: Sequence[UnplacedPod],
-    coming: Mapping[str, MachineNeed],
     profile_of: Callable[[Pod], Profile],
     most_cpu: int,
 ) -> Generator[None, None, "_Planning"]:
     leaving, units = yield from _survey(base.view)
     pods = [waiting.pod for waiting in seen]
     units |= {("", pod.neuron.resource) for pod in pods if pod.neuron is not None}
-    offers = yield from offers_of(base.view, pods, [need.instance_type for need in coming.values()])
+    offers = yield from offers_of(base.view)
     unseen_need = yield from hidden_pods(base.fork(), pods, profile_of)
     groups: dict[str, list[Pod]] = {}
     for waiting in seen:

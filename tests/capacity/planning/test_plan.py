@@ -107,6 +107,9 @@ def test_a_type_that_no_node_has_any_more() -> None:
     named = waiting("p", 8, required_terms=(term(INSTANCE_TYPE_LABEL, "trn1n.32xlarge", TRN1),))
     assert machines(plan_for(cluster, [named])) == [TRN1]
     assert machines(plan_for(cluster, [waiting("p", 8)])) == [TRN1]
+    other = waiting("q", 8, node_selector={INSTANCE_TYPE_LABEL: INF2})
+    overdue = [UnplacedPod(waiting("p", 8), overdue=True), UnplacedPod(other)]
+    assert machines(plan_for(cluster, overdue)) == [TRN1]
 
 
 @pytest.mark.parametrize(
