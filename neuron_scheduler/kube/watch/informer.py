@@ -317,7 +317,7 @@ class Informer(Generic[T]):
             while True:
                 with anyio.CancelScope() as self._scope:
                     await anyio.sleep(await self._cycle())
-        await self._replace(())
+        await self._replace([])
 
     async def catch_up(self) -> None:
         """
@@ -416,7 +416,7 @@ class Informer(Generic[T]):
         self._listed.set()
         self._listed = anyio.Event()
 
-    async def _pages(self) -> tuple[Sequence[list[Decoded[T]]], str]:
+    async def _pages(self) -> tuple[list[list[Decoded[T]]], str]:
         listed, version = list[list[Decoded[T]]](), ""
         async for objects, version in pages(self.client, self.resource):  # noqa: B007 - of all pages
             self.begun.set()
@@ -424,7 +424,7 @@ class Informer(Generic[T]):
             self.pages = max(self.pages, len(listed))
         return listed, version
 
-    async def _replace(self, listed: Sequence[list[Decoded[T]]]) -> None:
+    async def _replace(self, listed: list[list[Decoded[T]]]) -> None:
         """
         Hand over new and changed objects, then deletions, so that nothing looks free in between.
 
@@ -437,6 +437,7 @@ class Informer(Generic[T]):
             if number % PAGE == 0:
                 await checkpoint()
         merged = heapq.merge(*map(_take_each, listed), key=self.resource.position)
+        listed.clear()  # each page gives its memory back when it is empty, not all at the end
         for number, decoded in enumerate(merged, start=1):
             self._store.put(decoded)
             left[hash(decoded.key) % PARTS].pop(decoded.key, None)
