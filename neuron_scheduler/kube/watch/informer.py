@@ -420,7 +420,13 @@ class Informer(Generic[T]):
         listed, version = list[list[Decoded[T]]](), ""
         async for objects, version in pages(self.client, self.resource):  # noqa: B007 - of all pages
             self.begun.set()
-            listed.append(sorted(objects, key=self.resource.position, reverse=True))
+            page = []
+            for number, decoded in enumerate(objects, start=1):
+                known = self._store.get(decoded.key)  # most are as they were: nobody has room for all of them twice
+                page.append(attrs.evolve(decoded, value=known) if known == decoded.value else decoded)
+                if number % BATCH == 0:
+                    await checkpoint()
+            listed.append(sorted(page, key=self.resource.position, reverse=True))
             self.pages = max(self.pages, len(listed))
         return listed, version
 

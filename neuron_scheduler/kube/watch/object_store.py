@@ -109,7 +109,7 @@ class ObjectStore(Generic[T]):
         if old is None:
             self._objects[key] = value
             self.handler.on_added(value)
-        elif old != value:
+        elif old is not value and old != value:  # the informer has compared most of a list
             self._objects[key] = value
             if not self.is_same(old, value):
                 self.handler.on_updated(old, value)

@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
+from unittest import mock
 
 import anyio
 import anyio.lowlevel
@@ -184,6 +185,24 @@ async def test_pages_in_the_order_of_creation() -> None:
         assert log.lines == ["+b", "+a"]
 
     assert [request.query.get("continue", "") for request in server.seen[:2]] == ["", "next"]
+
+
+async def test_a_second_list_keeps_what_is_known() -> None:
+    """Were all objects held twice until the list is handed over, a large cluster's would be too many."""
+    script = (listing(at("1", "a"), at("2", "b")), watching(error_event(410)), listing(at("1", "a"), at("3", "b")))
+    async with scripted(*script) as (server, client):
+        informer = informer_of(client, Log())
+        replace, listed = informer._replace, list[Pod | Malformed | None]()
+
+        async def note(pages: list[list[Decoded[Pod]]]) -> None:
+            listed.extend(decoded.value for page in pages for decoded in page)
+            await replace(pages)
+
+        with mock.patch.object(Informer, "_replace", side_effect=note):
+            async with running(informer):
+                await server.ended.wait()
+    first, second = listed[:2], listed[2:]
+    assert [old is new for old, new in zip(first, second, strict=True)] == [False, True]  # the youngest first
 
 
 async def test_an_expired_continue_token() -> None:
