@@ -30,6 +30,8 @@ _MOST_READ: Final = 128
 """Nodes of a type that are read, the youngest: a new node is like them."""
 _MANY: Final = 2048
 """Nodes of a type that are not sorted by age: there may be a hundred thousand."""
+_YOUNG: Final = 600.0
+"""Seconds for which a node may lack some of its daemon pods."""
 _MOST_SHAPES: Final = 8
 _PLENTY: Final = 1 << 50
 """Stands for an amount of cpu, memory or storage that is not known."""
@@ -157,15 +159,14 @@ def _has_neuron(view: View, nodes: NodeSet) -> bool:
 
 def _usual_daemons(rows: Sequence[Mapping[Hashable, Pod]]) -> dict[Hashable, Pod]:
     """
-    Return a pod of each owner that has pods on more than half of the nodes with any, and a tenth of all.
+    Return a pod of each owner that has pods on more than half of the nodes.
 
-    Young nodes lack some yet. A tenant may write any owner into a pod: neither a few pods count nor unusual requests.
+    A tenant may write any owner into a pod: neither a few pods count nor unusual requests.
     """
     pods = dict[Hashable, list[Pod]]()
     for daemon, pod in chain.from_iterable(row.items() for row in rows):
         pods.setdefault(daemon, []).append(pod)
-    least = max(sum(map(bool, rows)) / 2, len(rows) / 10)
-    return {daemon: _most_alike(each) for daemon, each in pods.items() if len(each) > least}
+    return {daemon: _most_alike(each) for daemon, each in pods.items() if 2 * len(each) > len(rows)}
 
 
 def _most_alike(pods: Sequence[Pod]) -> Pod:
@@ -182,6 +183,7 @@ def _daemon_of(pod: Pod, node_name: str) -> Hashable:
 
 def _shape_of(alike: Sequence[NodeInfo]) -> FreshNode:
     """Return the shape of the node that shows best what a new one would be: a sound one that lacks no daemon pod."""
+    alike = [row for row in alike if row.node.created <= alike[0].node.created - _YOUNG] or alike
     rows = [{_daemon_of(pod, row.node.name): pod for pod in _daemons(row)} for row in alike]
     daemons = _usual_daemons(rows)
 

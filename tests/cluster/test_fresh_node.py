@@ -83,7 +83,8 @@ def test_its_daemon_pods_use_what_they_use_elsewhere() -> None:
 
 def test_a_daemon_pod_of_one_node_is_not_on_every_new_one() -> None:
     """A tenant may write any owner into one pod, and keeps nobody from a new machine; young nodes lack some yet."""
-    cluster, agent = cluster_of(*(node(name, TRN1) for name in "abcdefg")), Owner("apps/v1", "DaemonSet", "agent")
+    old, young = (node(name, TRN1, created=1.0) for name in "abc"), (node(name, TRN1, created=900.0) for name in "defg")
+    cluster, agent = cluster_of(*old, *young), Owner("apps/v1", "DaemonSet", "agent")
     for name in "abc":
         cluster.put_pod(pod(f"agent-{name}", on=name, cpu=100, owner=agent))
     cluster.put_pod(pod("ds", on="b", devices=16, ids=range(16), owner=Owner("apps/v1", "DaemonSet", "ds")))
