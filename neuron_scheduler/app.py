@@ -70,7 +70,7 @@ Thresholds of the garbage collector. A full collection follows the references of
 _LARGE = 10_000
 """References in a list or dictionary that no collection follows while it is new."""
 _LOOK_AT_ALL = 3600.0
-"""Seconds between two looks at frozen objects, such as an error's frames (0.7 s with 100,000 nodes, 3 with 600,000 pods)."""
+"""Seconds between two looks at frozen objects, such as an error's frames (3 s with 600,000 pods)."""
 _LONGEST_BUSY = 600.0
 """Seconds for which they wait for a moment without pods to schedule."""
 
