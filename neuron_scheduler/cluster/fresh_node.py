@@ -183,7 +183,8 @@ def _daemon_of(pod: Pod, node_name: str) -> Hashable:
 
 def _shape_of(alike: Sequence[NodeInfo]) -> FreshNode:
     """Return the shape of the node that shows best what a new one would be: a sound one that lacks no daemon pod."""
-    alike = [row for row in alike if row.node.created <= alike[0].node.created - _YOUNG] or alike
+    grown = [row for row in alike if row.node.created <= alike[0].node.created - _YOUNG]
+    alike = grown if len(grown) > 2 else alike
     rows = [{_daemon_of(pod, row.node.name): pod for pod in _daemons(row)} for row in alike]
     daemons = _usual_daemons(rows)
 

@@ -236,7 +236,7 @@ class Informer(Generic[T]):
         time_limit: returns a scope that is cancelled after so many seconds; a watch runs in it.
         after: what a list waits for before it is handed over.
         begun: set when the first page of a list has come.
-        pages: the most that have come of one list; one that fails and begins anew is no progress.
+        pages: the most that have come of one list, since a takeover began; one that begins anew is no progress.
         synced: set when the first list has been handled.
         version: of the event or list that is being handed over.
         problem: why the last list or watch failed, in words; empty if it did not.
@@ -338,6 +338,7 @@ class Informer(Generic[T]):
                 await anyio.sleep(0.02)
                 is_shown = before <= now <= int(self._resource_version or 0)
         self._is_hurried = False
+        self.pages = 0  # those of the next list are progress
         self._resyncs += not is_shown
         number = self._resyncs
         self._start_again()

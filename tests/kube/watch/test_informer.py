@@ -564,15 +564,17 @@ async def test_a_429_does_not_lose_the_pages_before() -> None:
 
 
 async def test_few_objects_are_listed_again_after_a_takeover() -> None:
-    """One consistent list, which began after the call, is handled before it returns, as a unit."""
-    log = Log()
-    async with scripted(listing(at("1", "a")), watching(then="silent"), listing(at("2", "b"))) as (_, client):
+    """One consistent list, which began after the call, is handled before it returns, as a unit; its pages count."""
+    log, script = Log(), (listing(at("1", "a"), token="t"), listing(), watching(then="silent"), listing(at("2", "b")))
+    async with scripted(*script) as (_, client):
         informer = informer_of(client, log, listing=log.listing)
         async with running(informer):
             while not informer.watches:
                 await anyio.lowlevel.checkpoint()
+            assert informer.pages == 2
             await informer.catch_up()
             assert log.lines == ["(", "+a", ")", "(", "+b", "-a", ")"]
+            assert informer.pages == 1
 
 
 @pytest.mark.parametrize("shown", [bookmark("7"), event("ADDED", at("8", "b"))], ids=["a bookmark", "an event"])
