@@ -106,11 +106,6 @@ class FitError:
     turn: str = ""
 
     @property
-    def counts(self) -> tuple[tuple[str, int], ...]:
-        """Count by reason, also where the pod itself was refused: then all nodes count."""
-        return ((self.pod_reason, self.nodes),) if self.pod_reason else self.reasons
-
-    @property
     def text(self) -> str:
         """The message in kube-scheduler's form (`FitError.Error` in `pkg/scheduler/framework/types.go`)."""
         if not self.nodes and not self.pod_reason:
@@ -189,8 +184,6 @@ def fit_error(cluster: Cluster, pod: Pod, profile: Profile, no_node: NoNode) -> 
     """Return why no node was found for a pod; the cluster must be as it was then."""
     if no_node.pod_refusal is not None:
         return _refused_pod(cluster, no_node.pod_refusal)
-    if cluster.nomination(pod.uid) is None:
-        return _no_fit(cluster, pod, profile, no_node.too_late)
     with cluster.without_nomination(pod.uid):
         return _no_fit(cluster, pod, profile, no_node.too_late)
 

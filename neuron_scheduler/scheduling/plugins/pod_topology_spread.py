@@ -18,7 +18,7 @@ from neuron_scheduler.cluster.tables.pods import PodQuery
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.node import HOSTNAME_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
-from neuron_scheduler.model.selectors import SpreadConstraint
+from neuron_scheduler.model.selectors import LabelSelector, SpreadConstraint
 from neuron_scheduler.scheduling.plugins import node_affinity, taint_toleration
 from neuron_scheduler.scheduling.plugins.cause import Cause
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
@@ -133,7 +133,8 @@ def _has_domains(view: View, constraint: SpreadConstraint, eligible: NodeSet) ->
     for _ in range(constraint.min_domains - 1):
         if not eligible:
             return False
-        eligible &= ~domains.get(_domain(view, constraint.topology_key, eligible))
+        first = view.row(lowest_slot(eligible)).node
+        eligible &= ~domains.get(first.labels[constraint.topology_key])
     return bool(eligible)
 
 
@@ -159,14 +160,14 @@ def _counts(view: View, pod: Pod, constraint: SpreadConstraint, below: int | Non
     """Return how many matching pods there are on each node; an empty selector counts none."""
     if constraint.selector is None or not constraint.selector.requirements:
         return Column()
-    return view.counts(attrs.evolve(_query_of(pod, constraint), below=below))
+    return view.counts(attrs.evolve(_query_of(pod, constraint.selector), below=below))
 
 
 def _totals(view: View, pod: Pod, constraint: SpreadConstraint, eligible: NodeSet) -> Column:
     """Return how many matching pods there are on the eligible nodes of each node's domain."""
     if constraint.selector is None or not constraint.selector.requirements:
         return Column()
-    domains, matching = view.domains(constraint.topology_key), _query_of(pod, constraint)
+    domains, matching = view.domains(constraint.topology_key), _query_of(pod, constraint.selector)
     totals, not_counting = view.totals(matching, constraint.topology_key), less(domains.keyed, eligible)
     if domains.keyed and not not_counting:
         return totals
@@ -178,14 +179,8 @@ def _totals(view: View, pod: Pod, constraint: SpreadConstraint, eligible: NodeSe
     return totals.less_all(view.sums_in_domains(outside, constraint.topology_key), domains.keyed)
 
 
-def _query_of(pod: Pod, constraint: SpreadConstraint) -> PodQuery:
-    if constraint.selector is None:
-        raise ValueError("nothing matches without a selector")
-    return PodQuery((constraint.selector,), frozenset((pod.namespace,)), terminating=False)
-
-
-def _domain(view: View, key: str, nodes: NodeSet) -> str:
-    return view.row(lowest_slot(nodes)).node.labels[key]
+def _query_of(pod: Pod, selector: LabelSelector) -> PodQuery:
+    return PodQuery((selector,), frozenset((pod.namespace,)), terminating=False)
 
 
 PLUGIN = Plugin(
