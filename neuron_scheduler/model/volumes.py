@@ -42,16 +42,10 @@ class InlineVolume:
 
 @attrs.frozen(cache_hash=True)
 class Attachable:
-    """
-    A claim's volume, in the terms of the driver that attaches it.
-
-    Attributes:
-        plugin: the in-tree plugin, if the driver serves the volume only on nodes where the plugin is migrated.
-    """
+    """A claim's volume, in the terms of the driver that attaches it."""
 
     driver: str
     handle: str
-    plugin: str = ""
 
 
 HeldVolume = str | Attachable | InlineVolume

@@ -161,10 +161,8 @@ class Column:
         number = 0
         for plane in reversed(self._planes):
             higher = among & plane
-            number <<= 1
-            if higher:
-                among = higher
-                number |= 1
+            number = number << 1 | bool(higher)
+            among = higher or among
         return number
 
     def minimum(self, among: NodeSet) -> int:
@@ -174,11 +172,8 @@ class Column:
         number = 0
         for plane in reversed(self._planes):
             rest = among ^ (among & plane)
-            number <<= 1
-            if rest:
-                among = rest
-            else:
-                number |= 1
+            number = number << 1 | (not rest)
+            among = rest or among
         return number
 
     def weights(self) -> Iterator[tuple[int, NodeSet]]:

@@ -38,23 +38,13 @@ Row = TypeVar("Row")
 Data = TypeVar("Data", Postings, Column)
 
 
-class _Entry(Protocol):
-    """An entry of a cache."""
-
-    @property
-    def last_used(self) -> int:
-        """When it was last asked for: any number that grows."""
-
-
-_Value = TypeVar("_Value", bound=_Entry)
-
-
-def evict_if_full(cache: dict[_Key, _Value], most: int) -> None:
+def evict_if_full(cache: dict[_Key, Any], most: int) -> None:
     """
     Evict a quarter of the entries if there are `most` of them: every third, apart from the most recently used quarter.
 
-    Sorting by age costs more than evicting. Were only the least recently used ones evicted, slightly more entries than
-    the cache can keep, used in turn, would each go just before their next use.
+    An entry knows when it was `last_used`, by any number that grows. Sorting by age costs more than evicting. Were only
+    the least recently used ones evicted, slightly more entries than the cache can keep, used in turn, would each go
+    just before their next use.
     """
     if len(cache) >= most:
         by_age = sorted(cache, key=lambda key: cache[key].last_used)

@@ -36,10 +36,6 @@ class Domains:
     nodes: list[Node | None]
     relabelings: Relabelings
 
-    @property
-    def has_only_single_nodes(self) -> bool:
-        return len(self.postings.values) == self.postings.keyed.bit_count()
-
     def domain_of_slot(self, slot: Slot) -> str | None:
         return self.domain_of_node(self.nodes[slot])
 
@@ -56,7 +52,9 @@ class Domains:
 
 def larger(domains: Domains | None) -> Domains | None:
     """Return domains of several nodes; None if each node is one by itself."""
-    return None if domains is None or domains.has_only_single_nodes else domains
+    if domains is None or len(domains.postings.values) == domains.postings.keyed.bit_count():
+        return None
+    return domains
 
 
 @attrs.define(eq=False)

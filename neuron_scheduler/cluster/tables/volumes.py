@@ -110,13 +110,12 @@ class Volumes:
             return None
         volume = self.volume(claim.volume_name) if claim.volume_name else None
         if volume is not None:
-            return Attachable(volume.driver, volume.handle, volume.plugin) if volume.driver else None
+            return Attachable(volume.driver, volume.handle) if volume.driver else None
         storage_class = self.classes.get(claim.class_name)
         if storage_class is None or not storage_class.provisioner:
             return None
         provisioner = storage_class.provisioner
-        driver = MIGRATED.get(provisioner)
-        return Attachable(driver or provisioner, f"claim {key}", provisioner if driver else "")
+        return Attachable(MIGRATED.get(provisioner, provisioner), f"claim {key}")
 
     def storage_of(self, node_name: str) -> NodeStorage:
         """Return a node's storage, apart from what its pods hold."""
