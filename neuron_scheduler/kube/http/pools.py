@@ -86,7 +86,7 @@ def unreachable(error: Exception, target: str) -> UnreachableError:
     if isinstance(error, TimeoutError):
         return ApiTimeoutError(f"no answer in time to {target}")
     if isinstance(error, ssl.SSLCertVerificationError | aiohttp.ClientConnectorCertificateError):
-        cause = _short(getattr(error, "certificate_error", error))
+        cause = str(getattr(error, "certificate_error", error))[:LONGEST_REASON]
         return UnreachableError(
             f"certificate of the API server is not trusted: {cause};"
             " check certificate-authority in the kubeconfig, or ca.crt of the service account"
@@ -98,12 +98,8 @@ def _reason(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorError):  # its own text has the repr of an SSLContext
         return f"cannot connect to {error.host}:{error.port}: {error.os_error}"[:LONGEST_REASON]
     if isinstance(error, OSError | ValueError | aiohttp.ClientError):
-        return _short(error)
+        return str(error)[:LONGEST_REASON]
     return repr(error)[:LONGEST_REASON]
-
-
-def _short(error: Exception) -> str:
-    return str(error)[:LONGEST_REASON]
 
 
 @contextlib.contextmanager

@@ -44,11 +44,7 @@ _PLACED: Final = msgspec.json.Decoder(wire.PlacedSpec)
 
 def byte_bounded_memo(*, most: int = MOST, longest: int = LONGEST) -> Callable[[Callable[[K], V]], Callable[[K], V]]:
     """Return the decorator for a pure function of one argument; `most` bytes of arguments are kept, about."""
-
-    def decorate(function: Callable[[K], V]) -> Callable[[K], V]:
-        return _Results(function, most, longest).__getitem__
-
-    return decorate
+    return lambda function: _Results(function, most, longest).__getitem__
 
 
 class _Results(dict[K, V]):

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from neuron_scheduler.kube.objects import wire
-from neuron_scheduler.kube.objects.wire import Expression, NodeTerm, Quantities, Selector
+from neuron_scheduler.kube.objects.wire import Expression, NodeTerm, Quantities
 from neuron_scheduler.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, NEURON_NAMES
 
 _RESOURCES: Final = "different resources in requests"
@@ -123,7 +123,8 @@ def _counts(spec: wire.PodSpec, labels: Mapping[str, str]) -> Iterator[int]:
     selectors = [t.label_selector for t in (*pod_terms, *spreads)] + [t.namespace_selector for t in pod_terms]
     present = [selector for selector in selectors if selector is not None]
     yield len(pod_terms) + len(spreads)
-    yield sum(_requirements(present)) + _sum(spread.match_label_keys for spread in spreads)
+    required = [each for selector in present for each in (selector.match_labels, selector.match_expressions)]
+    yield _sum(required) + _sum(spread.match_label_keys for spread in spreads)
     values = _values(chain.from_iterable(selector.match_expressions or () for selector in present))
     yield values + _sum(term.namespaces for term in pod_terms)
     node_terms = list(_node_terms(affinity.node_affinity or wire.NodeAffinity()))
@@ -154,11 +155,6 @@ def _node_terms(affinity: wire.NodeAffinity) -> Iterator[NodeTerm]:
         yield from required.node_selector_terms or ()
     for preferred in affinity.preferred_during_scheduling_ignored_during_execution or ():
         yield preferred.preference
-
-
-def _requirements(selectors: Iterable[Selector]) -> Iterator[int]:
-    for selector in selectors:
-        yield len(selector.match_labels or ()) + len(selector.match_expressions or ())
 
 
 def _values(expressions: Iterable[Expression]) -> int:

@@ -266,9 +266,8 @@ def _csi_terms(terms: Terms | None, labels: Mapping[str, str]) -> Terms | None:
     return _rename_keys(terms, {BETA_REGION_LABEL: REGION_LABEL}) if terms and region == BETA_REGION_LABEL else terms
 
 
-def _zone_labels(terms: Iterable[NodeSelectorTerm], labels: Mapping[str, str]) -> tuple[str, str]:
+def _zone_labels(terms: Terms, labels: Mapping[str, str]) -> tuple[str, str]:
     """Return the labels for zone and region that a volume uses: those of its affinity first, the beta ones last."""
-    terms = tuple(terms)
     beta = not _has(terms, ZONE_LABEL) and (
         _has(terms, BETA_ZONE_LABEL) or (ZONE_LABEL not in labels and BETA_ZONE_LABEL in labels)
     )

@@ -299,9 +299,6 @@ class Informer(Generic[T]):
         """Return the last known state of an object that could be read, by its key; None if there is none."""
         return self._store.get(key)
 
-    def objects(self) -> Iterable[T]:
-        return self._store.objects()
-
     @property
     def is_stale(self) -> bool:
         """Whether our view may be out of date: lists and watches have failed for minutes."""

@@ -5,7 +5,7 @@ It keeps the last good object of every key: a missed or unreadable deletion stil
 the object is deleted from it and reported as malformed in the same step. So a pod on a node becomes an unknown holder.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
 from typing import Generic, Protocol, TypeVar
@@ -69,9 +69,6 @@ class ObjectStore(Generic[T]):
     def get(self, key: str) -> T | None:
         """Return the last known state of an object that could be read; None if there is none."""
         return self._objects.get(key)
-
-    def objects(self) -> Iterable[T]:
-        return self._objects.values()
 
     def put(self, decoded: Decoded[T]) -> None:
         value = decoded.value

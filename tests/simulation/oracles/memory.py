@@ -75,7 +75,7 @@ class Memory:
             self.report("memory", f"{replica}, at rest: {fault}")
 
     def _lost(self, parts: Parts, exists: Callable[[str, str], bool]) -> Iterator[str]:
-        for pod in parts.pods.objects():
+        for pod in parts.pods._store._objects.values():
             pending = not (pod.node_name or pod.terminating) and pod.scheduler_name == "my-scheduler"
             known = pod.uid in parts.queue or parts.cluster.pod_info(pod.uid) is not None
             if pending and not known and exists(pod.key, pod.uid):
@@ -84,7 +84,7 @@ class Memory:
 
 def _collection(parts: Parts) -> Collection:
     """Return one that reads what a replica reads, in the same order."""
-    collection = Collection(source="", taken=0.0)
+    collection = Collection(taken=0.0)
     if parts.claims is not None:
         collection.cluster.claims = Claims()
         last, pods = collection._lists.popitem()
@@ -94,7 +94,7 @@ def _collection(parts: Parts) -> Collection:
 
 def _queued_in_vain(parts: Parts) -> Iterator[str]:
     """Yield the pods in the queue that nobody has to place any more, as far as was told."""
-    told = {pod.uid: pod for pod in parts.pods.objects()}
+    told = {pod.uid: pod for pod in parts.pods._store._objects.values()}
     for queued in parts.queue.pods():
         pod = told.get(queued.pod.uid)
         if pod is None or pod.node_name or pod.terminating:
