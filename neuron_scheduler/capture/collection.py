@@ -44,7 +44,6 @@ class Capture:
         pods: all pods that have not ended, by `namespace/name`.
         waiting: those of them that have no node and are not being deleted, of every scheduler, oldest first.
         notes: what could not be read, or only in part, and what that means; one sentence each.
-        source: where it was read, for people.
         taken: when, in seconds since the epoch.
         unreadable: reasons why pods cannot be read, by key.
         pinned: the keys of pods that choose their cores or devices themselves.
@@ -54,7 +53,6 @@ class Capture:
     pods: Mapping[str, Pod]
     waiting: tuple[Pod, ...]
     notes: tuple[str, ...] = ()
-    source: str = ""
     taken: float = 0.0
     unreadable: Mapping[str, Malformed] = attrs.field(factory=dict)
     pinned: frozenset[str] = frozenset()
@@ -70,13 +68,12 @@ class Collection:
     What has been read so far.
 
     Attributes:
-        source, taken: as in `Capture`.
+        taken: as in `Capture`.
         profiles: of the scheduler; they decide for which pods space is kept, and where that still fits. Without any it
             is that of an installation without a configuration.
         cluster: what has been folded so far.
     """
 
-    source: str
     taken: float
     profiles: Sequence[Profile] = attrs.field(default=(), converter=_or_default)
     cluster: Cluster = attrs.field(factory=Cluster, init=False)
@@ -129,7 +126,6 @@ class Collection:
             pods=pods,
             waiting=tuple(sorted(waiting, key=PODS.sort_key)),
             notes=(*self._notes, *self._notes_on_unreadable()),
-            source=self.source,
             taken=self.taken,
             unreadable={m.key: m for m in self._malformed_of(PODS) if m.key and m.key not in pods},
             pinned=frozenset(self._pinned),

@@ -30,18 +30,18 @@ COMMAND: Final = (
 def from_files(paths: Sequence[str], *, profiles: Sequence[Profile] = ()) -> Capture:
     """Return the cluster that the files describe; `-` is standard input."""
     newest = max((os.stat(path).st_mtime for path in paths if os.path.isfile(path)), default=0.0)  # noqa: PTH113, PTH116 - no object is needed
-    collection = Collection(source=", ".join(paths), taken=newest, profiles=profiles)
+    collection = Collection(taken=newest, profiles=profiles)
     kinds = {(each.group, each.kind): (each, collection.reader_of(each)) for each in collection.resources}
     for path in paths:
         _read(path, collection, kinds)
-    _check(collection)
+    _check(collection, paths)
     capture = collection.capture()
     return attrs.evolve(capture, notes=(*capture.notes, *_notes_on(capture)))
 
 
-def _check(collection: Collection) -> None:
+def _check(collection: Collection, paths: Sequence[str]) -> None:
     if not collection.has(NODES):
-        raise ConfigurationError(f"{collection.source}: there is no node in it; write the file with `{COMMAND}`")
+        raise ConfigurationError(f"{', '.join(paths)}: there is no node in it; write the file with `{COMMAND}`")
     lacks = (resource for resource in collection.resources if not collection.has(resource))
     missing = [resource.name for resource in lacks if resource not in OPTIONAL_KINDS]
     if PODS.name in missing:

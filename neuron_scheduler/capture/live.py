@@ -43,9 +43,7 @@ async def read(client: Client, *, profiles: Sequence[Profile] = (), claims: bool
         ConfigurationError: the reader may not list nodes or pods, or is not known.
         UnreachableError, ApiError: nodes or pods could not be listed for another reason.
     """
-    connection = client.connection
-    source = f"{connection.server} ({connection.source})"
-    collection = Collection(source=source, taken=time.time(), profiles=profiles)
+    collection = Collection(taken=time.time(), profiles=profiles)
     limiter = anyio.CapacityLimiter(AT_ONCE)
 
     async def read_kind(resource: Resource[Any]) -> None:

@@ -85,7 +85,7 @@ def _lines(nodes: Sequence[Decoded[AnnotatedNode]], pods: Sequence[Decoded[Pod]]
 
 def _cluster(nodes: Sequence[AnnotatedNode], pods: Sequence[Decoded[Pod]]) -> Cluster:
     """Return the cluster as the scheduler keeps it: the bound pods that have not ended, terminating ones included."""
-    collection = Collection(source="", taken=0.0)
+    collection = Collection(taken=0.0)
     for node in nodes:
         collection.add(NODES, Decoded(node.name, node.node.uid, "", node.node))
     for pod in pods:

@@ -19,7 +19,7 @@ from tests.support.storage import MADE, claim
 
 def collected(*objects: Any, **fields: Any) -> Collection:
     """Return a collection of a node with 16 devices, and pods."""
-    collection = Collection(source="a test", taken=0.0, **fields)
+    collection = Collection(taken=0.0, **fields)
     add(collection, NODES, node("a", "trn1.32xlarge"))
     for each in objects:
         add(collection, PODS, each)

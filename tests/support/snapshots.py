@@ -98,7 +98,7 @@ def collected(
     snapshot: Snapshot, *, members: Sequence[Pod] = (), pod_groups: Sequence[PodGroupObject] = ()
 ) -> Snapshot:
     """Return a snapshot with the cluster that is made of its nodes and pods, of members of groups, and of PodGroups."""
-    collection = Collection(source=snapshot.source, taken=snapshot.taken)
+    collection = Collection(taken=snapshot.taken)
     objects: dict[Resource[Any], Iterable[Any]] = {NODES: snapshot.nodes, PODS: [*snapshot.pods, *members]}
     for resource, values in objects.items():
         for value in values:

@@ -74,7 +74,7 @@ class SnapshotReader:
     names: tuple[str, ...] = ()
     now: Callable[[], float] = time.time
     _collection: Collection = attrs.field(
-        default=attrs.Factory(lambda self: Collection(source=self.client.connection.source, taken=self.now()), True),
+        default=attrs.Factory(lambda self: Collection(taken=self.now()), True),
         init=False,
     )
     _optional: list[Resource[PodGroupObject]] = attrs.field(factory=list, init=False)
