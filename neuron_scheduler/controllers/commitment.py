@@ -25,10 +25,7 @@ from neuron_scheduler.scheduling.cycle.volume_plan import VolumePlan
 from neuron_scheduler.scheduling.plugins.cluster_events import ClusterEvent
 from neuron_scheduler.scheduling.queue.places import matters_for_scheduling
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
-from neuron_scheduler.telemetry import logs
 from neuron_scheduler.telemetry.unexpected import UnexpectedErrors
-
-log = logs.logger(__name__)
 
 
 class Requester(Protocol):

@@ -42,7 +42,7 @@ def filter_nodes(cluster: Cluster, pod: Pod, profile: Profile, names: list[str])
     pod_refusal = refusal_of_pod(cluster.view, pod, profile)
     if pod_refusal is not None:
         return ExtenderFilterResult([], {}, dict.fromkeys(names, pod_refusal.reason))
-    slots = _slots(cluster, names)
+    slots = [*map(cluster.view.slot, names)]
     among = _known_slots(cluster, slots)
     with cluster.without_nomination(pod.uid):
         refusals = refusals_among(cluster, pod, profile, among)
@@ -74,7 +74,7 @@ def prioritize_nodes(cluster: Cluster, pod: Pod, profile: Profile, names: Sequen
     """
     if pod.neuron is None or pod.refusal or cluster.node_of(pod.uid) is not None:
         return [0] * len(names)
-    slots, steps = _slots(cluster, names), profile.steps_for(pod)
+    slots, steps = [*map(cluster.view.slot, names)], profile.steps_for(pod)
     with cluster.without_nomination(pod.uid):
         rest = nodes_that_fit(cluster, pod, steps, _known_slots(cluster, slots))
         view = view_with_nominated(cluster, pod.priority)
@@ -86,11 +86,6 @@ def prioritize_nodes(cluster: Cluster, pod: Pod, profile: Profile, names: Sequen
             scores.update(dict.fromkeys(slots_of(best), score))
             rest = less(rest, best)
     return [scores.get(slot, 0) for slot in slots]
-
-
-def _slots(cluster: Cluster, names: Sequence[str]) -> list[Slot | None]:
-    slot_of = cluster.view.slot
-    return [slot_of(name) for name in names]
 
 
 def _known_slots(cluster: Cluster, slots: Sequence[Slot | None]) -> NodeSet:
