@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, ExitStack
 from functools import lru_cache, reduce
 from math import inf
 from operator import or_
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 import attrs
 
@@ -45,19 +45,10 @@ Cost = tuple[float, ...]
 """What candidates are compared by, the smaller the better; more victims never cost less."""
 
 
-class NodeTrial(Protocol):
-    """A node without some of its pods, on which an incoming pod is tried."""
-
-    def fits(self) -> bool: ...
-
-    def without_reprieve(self, others: Iterable[Pod]) -> set[str]:
-        """Put others back, one after the other, if the incoming pod fits beside them; return the uids of the rest."""
-
-
 @attrs.define(eq=False)
 class ByCounting:
     """
-    A trial that counts resources, and no more.
+    A node without some of its pods, on which an incoming pod is tried: by counting resources, and no more.
 
     Attributes:
         left: how much of each resource that the pod asks for is left beside it, below 0 if there is too little.
@@ -82,6 +73,7 @@ class ByCounting:
         return min(self.left.values()) >= 0
 
     def without_reprieve(self, others: Iterable[Pod]) -> set[str]:
+        """Put others back, one after the other, if the incoming pod fits beside them; return the uids of the rest."""
         return {other.uid for other in others if not self._reprieve(other)}
 
     def _reprieve(self, other: Pod) -> bool:
@@ -98,7 +90,7 @@ class ByCounting:
 @attrs.define(eq=False)
 class ByFilters:
     """
-    A trial that asks the filters.
+    The same trial, by asking the filters.
 
     Attributes:
         keepers: uids of pods that keep the incoming pod away; None if it is the filters that say so.
@@ -337,7 +329,7 @@ class _DryRun:
 
     incoming: Incoming
     lower: Sequence[Pod]
-    trial: Callable[[Sequence[Pod]], NodeTrial]
+    trial: Callable[[Sequence[Pod]], ByCounting | ByFilters]
 
     def cheapest(self, forced: Iterable[tuple[Pod, ...]], limit: Cost | None) -> Generator[None, None, Victims | None]:
         """
