@@ -32,9 +32,10 @@ LONGEST_START: Final = 300.0
 LONGEST_PAUSE: Final = 60.0
 IMAGES: Final = 25
 TYPES: Final = 16  # groups of nodes, each with images of its own
-QUESTIONS: Final = ("/v1/fleet", "/v1/why?namespace=default&pod=refused")
+QUESTIONS: Final = ("/v1/fleet", "/v1/why?namespace=default&pod=refused", "/v1/why?namespace=default&pod=member-0")
 RIGHTS: Final = MANIFESTS.parent / "components" / "questions" / "rbac.yaml"
 REFUSED: Final = "refused"
+MEMBERS: Final = 669  # of a refused group
 GROUP: Final = "pod-group.scheduling.sigs.k8s.io/"
 OTHER: Final = "other"
 
@@ -108,12 +109,15 @@ async def ask(arena: Arena, pods: int, *, cpu: str) -> None:
     """
     Ask the running leader while it binds pods, and print the seconds of each answer, and of the slowest Binding.
 
-    The pod that is asked about requests so much cpu, which no node has free.
+    The pod that is asked about, and each member of the group, requests so much cpu, which no node has free.
     """
     contender = ours(arena, arena.account, "--answer-questions")
     for manifest in yaml.safe_load_all(RIGHTS.read_text()):
         await arena.api.apply(manifest, namespace=manifest["metadata"].get("namespace", "default"))
     port = contender.metrics.rpartition(":")[2].partition("/")[0]
+    group = {f"{GROUP}name": "refused", f"{GROUP}min-available": str(MEMBERS)}
+    members = (pod_manifest(f"member-{n}", neuron=16, requests={"cpu": cpu}, labels=group) for n in range(MEMBERS))
+    await create_all(partial(create_pod, arena.api), members)
     await create_pod(arena.api, pod_manifest(REFUSED, neuron=16, requests={"cpu": cpu}))
     version = await arena.create_pods(WORKLOADS["one-shape"].manifests(1))
     observer = Observer(plane=arena.plane, on_first=lambda: None)
@@ -134,7 +138,7 @@ async def ask(arena: Arena, pods: int, *, cpu: str) -> None:
                 await anyio.sleep(2.0)
                 waits = [observer.bound[pod] - at for pod, at in created.items() if pod in observer.bound]
                 worst = f"a pod meanwhile {max(waits, default=0.0):.2f} s at most, of {len(waits)}"
-                print(f"{path:<45}{answer.status:>4}{took:>7.2f} s{size / 1e6:>7.2f} MB; {worst}", flush=True)
+                print(f"{path:<46}{answer.status:>4}{took:>7.2f} s{size / 1e6:>7.2f} MB; {worst}", flush=True)
         tasks.cancel_scope.cancel()
     await arena.clear()
 
