@@ -15,7 +15,7 @@ from typing import Final
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, membership, slots_of
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, membership, slots_of
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, on_node
 from neuron_scheduler.cluster.rows.pod_info import pod_info_of
 from neuron_scheduler.cluster.view import View
@@ -83,14 +83,15 @@ class FreshNode:
         return self.node.labels.get(ZONE_LABEL, "")
 
 
-def fresh_nodes(view: View, instance_type: str) -> tuple[FreshNode, ...]:
+def fresh_nodes(view: View, instance_type: str, among: NodeSet = NO_NODES) -> tuple[FreshNode, ...]:
     """
     Return the shapes of a new node of a type, the most frequent first: one for each zone, node group and so on.
 
-    `instance_type` is without `ml.`. Empty for a type that neither the cluster nor the catalog has. It asks for the
-    indexes of the labels of instance types and zones (`View.prepare` builds them in steps).
+    `instance_type` is without `ml.`. The nodes of `among` count, if any of them is of the type, else all do. Empty for
+    a type that neither the cluster nor the catalog has. It asks for the indexes of the labels of instance types and
+    zones (`View.prepare` builds them in steps).
     """
-    return _existing_shapes(view, instance_type) or tuple(_catalog_shapes(view, instance_type))
+    return _existing_shapes(view, instance_type, among) or tuple(_catalog_shapes(view, instance_type))
 
 
 def known_types(view: View) -> tuple[str, ...]:
@@ -129,10 +130,10 @@ def _with_own_names(fresh: FreshNode, number: int) -> tuple[Node, tuple[Pod, ...
     )
 
 
-def _existing_shapes(view: View, instance_type: str) -> tuple[FreshNode, ...]:
+def _existing_shapes(view: View, instance_type: str, among: NodeSet) -> tuple[FreshNode, ...]:
     groups: dict[object, list[NodeInfo]] = {}
     nodes = view.label_postings(INSTANCE_TYPE_LABEL).any_of((instance_type, f"ml.{instance_type}"))
-    for node_info in _youngest(view, nodes):
+    for node_info in _youngest(view, nodes & among or nodes):
         node = node_info.node
         if node_info.machine is not None and not node.refusal:
             labels, taints = _lasting_labels(node), _lasting_taints(node)

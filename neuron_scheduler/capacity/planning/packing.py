@@ -13,7 +13,7 @@ For runs of any length on a line it is first-fit-decreasing, with its known boun
 """
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 from typing import Final
 
 import attrs
@@ -37,6 +37,7 @@ from neuron_scheduler.scheduling.cycle.refusals import refusal_of_pod
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
 from neuron_scheduler.scheduling.cycle.signature import Signature, signature_of
 from neuron_scheduler.scheduling.cycle.what_if import Placer, new_node_takes, prepare_for_fresh
+from neuron_scheduler.scheduling.plugins import node_affinity
 
 UNSCHEDULABLE: Final = "Unschedulable"
 _PODS_A_STEP: Final = 50
@@ -180,14 +181,10 @@ class MachineOffer:
         return {name: allocatable[name] for name in NEURON_NAMES if allocatable.get(name, 0) > 0}
 
 
-def offers_of(view: View) -> Generator[None, None, tuple[MachineOffer, ...]]:
-    """Return what could be added: machines like those of the cluster, and of the catalog's other types."""
-    yield from prepare_for_fresh(view)
-    offers: list[MachineOffer] = []
-    for name in known_types(view):
-        offers += map(MachineOffer, fresh_nodes(view, name))
-        yield
-    return tuple(offers)
+def _kind_of(fresh: FreshNode) -> Hashable:
+    """Return what is the same in the nodes of one group, whichever of them a new one is shaped like."""
+    labels = fresh.node.labels.items()
+    return frozenset(label for label in labels if label[1] != fresh.node.name), fresh.node.taints, bool(fresh.like)
 
 
 @attrs.frozen(eq=False)
@@ -206,10 +203,17 @@ class PackedMachine:
 
 @attrs.define(eq=False)
 class Packing:
-    """A fork of the cluster to which machines are added, with all that was placed so far."""
+    """
+    A fork of the cluster to which machines are added, with all that was placed so far.
+
+    Attributes:
+        view: of the cluster without them, whose nodes new ones are like.
+    """
 
     fork: Cluster
-    offers: tuple[MachineOffer, ...]
+    view: View
+    _offers: dict[node_affinity.Selection, tuple[MachineOffer, ...]] = attrs.field(factory=dict)
+    _by_kind: dict[Hashable, MachineOffer] = attrs.field(factory=dict)
     _joined: int = 0
     _taking: dict[Signature, tuple[MachineOffer, ...]] = attrs.field(factory=dict)
     _placer: Placer = attrs.Factory(lambda self: Placer(self.fork), takes_self=True)
@@ -222,6 +226,20 @@ class Packing:
         line.pods.popleft()
         return result.node_name
 
+    def offers(self, pod: Pod) -> Generator[None, None, tuple[MachineOffer, ...]]:
+        """Return machines like the nodes that a pod selects, and of the types that none of these has."""
+        selection = node_affinity.selection_of(pod)
+        if selection not in self._offers:
+            yield from prepare_for_fresh(self.view)
+            yield from self.view.prepare(lambda view: node_affinity.fitting_nodes(view, pod, view.live))
+            offers, selected = list[MachineOffer](), node_affinity.fitting_nodes(self.view, pod, self.view.live)
+            for name in known_types(self.view):
+                for fresh in fresh_nodes(self.view, name, selected):
+                    offers.append(self._by_kind.setdefault(_kind_of(fresh), MachineOffer(fresh)))
+                yield
+            self._offers[selection] = tuple(offers)
+        return self._offers[selection]
+
     def offers_for(self, line: PackingLine, pod: Pod) -> Generator[None, None, tuple[MachineOffer, ...]]:
         """
         Return the offers that take a pod, computed once for a line unless its pods look at others.
@@ -233,7 +251,7 @@ class Packing:
             return known
         yield from self._placer.warmup.prepare(self.fork, pod, line.profile)
         found, named = list[MachineOffer](), named_types(pod.constraints)
-        for offer in self.offers:
+        for offer in (yield from self.offers(pod)):
             if not offer.fresh.like and offer.fresh.node.instance_type not in named:
                 continue
             if new_node_takes(self.fork, offer.fresh, pod, line.profile):

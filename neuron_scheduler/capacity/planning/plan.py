@@ -31,11 +31,10 @@ from neuron_scheduler.capacity.planning.packing import (
     hidden_pods,
     is_seen,
     lines_of,
-    offers_of,
 )
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.view import View
-from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
+from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, NEURON_NAMES, Resources, add
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -139,7 +138,6 @@ def _prepare(
     leaving, units = yield from _survey(base.view)
     pods = [waiting.pod for waiting in seen]
     units |= {("", pod.neuron.resource) for pod in pods if pod.neuron is not None}
-    offers = yield from offers_of(base.view)
     unseen_need = yield from hidden_pods(base.fork(), pods, profile_of)
     groups: dict[str, list[Pod]] = {}
     for waiting in seen:
@@ -153,7 +151,7 @@ def _prepare(
     for uid in leaving:
         fork.remove_pod(uid)
         yield
-    return _Planning(lines, Packing(fork, offers), seen, units, most_cpu)
+    return _Planning(lines, Packing(fork, base.view), seen, units, most_cpu)
 
 
 def _survey(view: View) -> Generator[None, None, tuple[list[str], set[tuple[str, str]]]]:
@@ -202,7 +200,8 @@ class _Planning:
     def fill(self, coming: Mapping[str, MachineNeed]) -> Generator[None, None, None]:
         """Add the machine of each request for those of its pods that still wait: it is believed to serve them."""
         for name, need in coming.items():
-            offer = next((offer for offer in self._packing.offers if need.is_met_by(offer.fresh.node)), None)
+            offers = yield from self._packing.offers(need.pattern)
+            offer = next((offer for offer in offers if need.is_met_by(offer.fresh.node)), None)
             node_name = "" if offer is None else self._packing.join(offer)
             self._request_on[node_name] = name
             serving = self._serving[name] = list[str]()
@@ -282,7 +281,7 @@ class _Planning:
             instance_type=name,
             silicon={unit: silicon[unit] for unit in silicon if {(name, unit), ("", unit)} & self._units},
             host=self._host(reduce(add, [pod.requests for pod in pods]), packed.alike),
-            zones=_zones(packed, self._packing.offers),
+            zones=_zones(packed, self._packing.view),
             pods=pods,
             pattern=packed.pods[0],
         )
@@ -308,10 +307,11 @@ def _owner_of(pod: Pod) -> LimitOwner:
     return LimitOwner(pod.scheduler_name, pod.namespace)
 
 
-def _zones(packed: PackedMachine, offers: Iterable[MachineOffer]) -> tuple[str, ...]:
+def _zones(packed: PackedMachine, view: View) -> tuple[str, ...]:
     """Return the zones that must be asked for; none where every zone is open to every pod of the machine."""
-    zones = {offer.fresh.zone for offer in packed.alike} - {""}
-    existing = {offer.fresh.zone for offer in offers if offer.instance_type == packed.offer.instance_type} - {""}
+    zones, postings = {offer.fresh.zone for offer in packed.alike} - {""}, view.label_postings(ZONE_LABEL)
+    of_type = view.label_postings(INSTANCE_TYPE_LABEL).get(packed.offer.instance_type) or view.live
+    existing = {zone for zone in postings.values if zone != "" and postings.get(zone) & of_type}
     needs = [pod.constraints for pod in packed.pods]
     bound = any(each.volume_claims or each.inline_volumes or has_pod_terms(each) for each in needs)
     return tuple(sorted(zones)) if bound or not zones >= existing else ()

@@ -10,6 +10,7 @@ import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, known_types, row_of
+from neuron_scheduler.cluster.index.nodeset import NodeSet
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL
@@ -20,6 +21,7 @@ from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, NoNode, decide_on, select_node
 from neuron_scheduler.scheduling.cycle.trial import take_with_volumes
+from neuron_scheduler.scheduling.plugins import node_affinity
 
 
 @attrs.define(eq=False)
@@ -89,8 +91,9 @@ def fresh_nodes_that_take(
         zone: tried for each type, even if no new node is known to be there.
     """
     found: list[FreshNode] = []
+    selected = node_affinity.fitting_nodes(cluster.view, pod, cluster.view.live)
     for instance_type in known_types(cluster.view):
-        for fresh in _fresh_nodes_with(cluster.view, instance_type, zone):
+        for fresh in _fresh_nodes_with(cluster.view, instance_type, selected, zone):
             if bool(fresh.like) is existing and new_node_takes(cluster, fresh, pod, profile):
                 found.append(fresh)
                 break
@@ -99,9 +102,9 @@ def fresh_nodes_that_take(
     return sorted(found, key=lambda fresh: (_devices(fresh), fresh.node.instance_type))
 
 
-def _fresh_nodes_with(view: View, instance_type: str, zone: str) -> tuple[FreshNode, ...]:
+def _fresh_nodes_with(view: View, instance_type: str, selected: NodeSet, zone: str) -> tuple[FreshNode, ...]:
     """Return the shapes of a new node of a type; each also in the zone, if one is given and none is there."""
-    fresh = fresh_nodes(view, instance_type)
+    fresh = fresh_nodes(view, instance_type, selected)
     if not zone or any(each.zone == zone for each in fresh):
         return fresh
     nodes = [attrs.evolve(each.node, labels={**each.node.labels, ZONE_LABEL: zone}) for each in fresh]

@@ -101,6 +101,14 @@ def test_the_smallest_machine_that_serves_the_most() -> None:
     assert machines(plan_for(cluster, more)) == [INF2]
 
 
+def test_a_rare_group_of_nodes_counts_for_pods_that_select_it() -> None:
+    """A fleet has many groups of nodes, of which only the most frequent are looked at for a pod that may use all."""
+    groups = ["rare", *(f"often-{number}" for number in range(9)), *(f"often-{number}" for number in range(9))]
+    cluster = cluster_of(*(broken(f"n{n}", labels={"group": name}) for n, name in enumerate(groups)))
+    (need,) = plan_for(cluster, [waiting("p", 4, node_selector={"group": "rare"})]).needs
+    assert names(need) == ["p"]
+
+
 def test_a_type_that_no_node_has_any_more() -> None:
     """A pod that names it gets it, as far as the catalog knows it; others get what the cluster has."""
     cluster = cluster_of(broken("a", "inf2.24xlarge", (1, 3, 5)), broken("b"))

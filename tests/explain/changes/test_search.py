@@ -334,6 +334,16 @@ def test_a_new_node() -> None:
     )
 
 
+def test_a_new_node_of_a_rare_group_that_the_pod_selects() -> None:
+    """Of all groups only the most frequent are looked at."""
+    groups = ["rare", *(f"often-{number}" for number in range(9)), *(f"often-{number}" for number in range(9))]
+    nodes = [trn1(f"n{number}", labels={"group": group}) for number, group in enumerate(groups)]
+    found, _ = answer(
+        nodes, [whole(f"on-{each.name}", each.name) for each in nodes], pod(devices=8, node_selector={"group": "rare"})
+    )
+    assert found[ChangeKind.NEW_NODE].instance_type == TRN1
+
+
 def test_a_new_node_of_a_type_that_the_cluster_lacks() -> None:
     """If no type of the cluster would do, the smallest of the catalog is offered, with what is assumed."""
     found, _ = answer([node("n", "inf2.xlarge")], [], pod(devices=12))
