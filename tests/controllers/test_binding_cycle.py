@@ -348,9 +348,9 @@ async def test_a_pod_that_must_change_first_waits_for_that() -> None:
         world.add("other")
         await until(lambda: ("other", "n") in world.reports)
         assert world.count("p") == 1
-        world.queue.update(pending("p", annotations_size=5), world.now)
+        world.queue.add(pending("p", annotations_size=5), world.now)
         assert world.count("p") == 1
-        world.queue.update(pending("p", annotations_size=4), world.now)
+        world.queue.add(pending("p", annotations_size=4), world.now)
         world.scheduler.wake_up.set()
         await until(lambda: world.count("p") == 2)
 

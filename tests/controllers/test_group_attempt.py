@@ -60,7 +60,7 @@ class Jobs(World):
             self.queue.remove(new.uid)
             self.cluster.put_pod(new)
         else:
-            self.queue.update(new, self.now)
+            self.queue.add(new, self.now)
         return new
 
     def lose(self, *names: str) -> None:

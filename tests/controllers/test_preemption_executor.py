@@ -184,7 +184,7 @@ async def test_a_pod_that_grows_during_the_search_preempts_nobody_in_vain() -> N
         queued = world.pending()
 
         def grow(*_: object) -> NamespaceBudgets:
-            world.queue.update(attrs.evolve(BIG, requests={**BIG.requests, CPU: 10**9}), 0.0)
+            world.queue.add(attrs.evolve(BIG, requests={**BIG.requests, CPU: 10**9}), 0.0)
             return NamespaceBudgets()
 
         with mock.patch.object(Budgets, "of", grow):
@@ -198,7 +198,7 @@ async def test_a_pod_whose_space_was_given_up_waits_for_nobody_there() -> None:
     """Its status names the node until that is written, and victims are ending there; it preempts elsewhere."""
     async with preempting(half("a", 0), half("b", 8)) as (world, preemption_executor):
         await nominated(world, preemption_executor)
-        world.queue.update(attrs.evolve(BIG, nominated_node_name="n"), 100.0)
+        world.queue.add(attrs.evolve(BIG, nominated_node_name="n"), 100.0)
         for name, first in (("a", 0), ("b", 8)):
             world.cluster.put_pod(half(name, first, terminating=True, preempted=True))
         world.cluster.put_node(node("m", "trn1.32xlarge", created=1))
@@ -474,7 +474,7 @@ async def test_space_that_is_given_up_before_the_status_names_it() -> None:
         world.cluster.nominate("n", Nomination(BIG))
         world.cluster.put_node(node("n", "trn1.32xlarge", unschedulable=True))
         assert (await post_filter(world, executor, queued)).nomination == CLEAR
-        world.queue.update(attrs.evolve(BIG, nominated_node_name="n"), 1.0)
+        world.queue.add(attrs.evolve(BIG, nominated_node_name="n"), 1.0)
         world.cluster.put_node(node("n", "trn1.32xlarge"))
         world.cluster.put_node(node("m", "trn1.32xlarge", created=1))
         world.cluster.put_pod(pod("cheap", on="m", devices=16, ids=range(16), priority=-1))

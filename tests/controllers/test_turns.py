@@ -185,7 +185,7 @@ def test_a_turn_ends_when_its_pod_does_not_take_the_free_node() -> None:
     world = World()
     first = world.add("first")
     world.pass_time(HOUR)
-    world.queue.update(attrs.evolve(first, node_name="", constraints=ELSEWHERE), world.now)
+    world.queue.add(attrs.evolve(first, node_name="", constraints=ELSEWHERE), world.now)
     world.cluster.remove_pod("uid-h3")
     world.pass_time(60)
     assert world.kept == {"first": "n3"}

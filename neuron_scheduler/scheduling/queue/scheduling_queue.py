@@ -107,20 +107,17 @@ class SchedulingQueue:
 
     def add(self, pod: Pod, now: float) -> None:
         """Add a pending pod, or update one that is here; a pod with scheduling gates waits until they are removed."""
-        if pod.uid in self._pods:
-            self.update(pod, now)
+        queued = self._pods.get(pod.uid)
+        if queued is not None:
+            self._replace(queued, pod, now)
             return
         queued = self._pods[pod.uid] = QueuedPod(pod, since=now)
         self._places.counts[Place.GATED] += 1
         self._join_group(queued, now)
         self._let_in(queued, now, "PodAdd")
 
-    def update(self, pod: Pod, now: float) -> None:
+    def _replace(self, queued: QueuedPod, pod: Pod, now: float) -> None:
         """Replace a pending pod; only a change that matters for scheduling gives it another try."""
-        queued = self._pods.get(pod.uid)
-        if queued is None:
-            self.add(pod, now)
-            return
         before, queued.pod = queued.pod, pod
         matters = matters_for_scheduling(before, pod)
         if before.group != pod.group:

@@ -52,7 +52,7 @@ class Fed:
         if new.node_name:
             self.queue.remove(new.uid)
         elif new.scheduler_name == "ours":
-            self.queue.update(new, now)
+            self.queue.add(new, now)
 
     def lose(self, name: str, now: float = 0.0) -> None:
         """A pod is gone."""

@@ -87,7 +87,7 @@ def test_pods_from_before_the_first_pop_are_ordered_by_age() -> None:
 def test_a_changed_priority_counts_at_once() -> None:
     """A waiting pod is moved, not duplicated."""
     queue = queue_of("a", "b")
-    queue.update(pod("b", priority=1), 1.0)
+    queue.add(pod("b", priority=1), 1.0)
     assert counts(queue) == {"active": 2}
     assert drain(queue, 1.0) == ["b", "a"]
 
@@ -348,7 +348,7 @@ def test_each_waiting_pod_has_one_cause() -> None:
     queue.put_back_failed(second, 0.0)
     assert causes(queue) == {Cause.GATED: 1, Cause.UNTRIED: 1, Cause.FRAGMENTATION: 1, Cause.ERROR: 1}
     queue.activate(first.pod.uid, 0.0)
-    queue.update(pod("gated"), 0.0)
+    queue.add(pod("gated"), 0.0)
     assert causes(queue) == {Cause.UNTRIED: 2, Cause.FRAGMENTATION: 1, Cause.ERROR: 1}
     for name in ("gated", "a", "b", "c"):
         queue.remove(pod(name).uid)

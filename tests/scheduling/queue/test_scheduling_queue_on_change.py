@@ -54,10 +54,8 @@ class Waiting:
             name, priority=self.dice.randrange(3), cpu=self.dice.choice((1, 2)), gates=gates, volume_claims=("c",)
         )
         match self.dice.randrange(8):
-            case 0:
+            case 0 | 1:
                 self.queue.add(seen, self.now)
-            case 1:
-                self.queue.update(seen, self.now)
             case 2:
                 self.queue.remove(seen.uid)
             case 3:

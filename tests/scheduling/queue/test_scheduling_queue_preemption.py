@@ -57,7 +57,7 @@ def test_a_change_of_the_pod_during_a_long_decision_is_not_lost() -> None:
     """The decision was about its old state."""
     queue = queue_of("p")
     queued = popped(queue, 0.0)
-    queue.update(pod("p", labels={"new": "yes"}), 0.1)
+    queue.add(pod("p", labels={"new": "yes"}), 0.1)
     queue.put_back_refused(queued, AFFINITY, 0.2)
     assert counts(queue) == {"active": 1}
 
@@ -75,7 +75,7 @@ def test_nothing_wakes_a_preempting_pod() -> None:
     queue = queue_of_preempting("p")
     queue.note(GONE)
     assert drain(queue, 1.0) == []
-    queue.update(pod("p", labels={"new": "yes"}), 1.0)
+    queue.add(pod("p", labels={"new": "yes"}), 1.0)
     queue.activate("uid-p", 1.0)
     assert drain(queue, 1000.0) == []
     queue.release("uid-p", 1000.0)

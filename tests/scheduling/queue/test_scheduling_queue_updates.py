@@ -33,17 +33,10 @@ def refused(now: float = 0.0) -> SchedulingQueue:
 def test_an_update_wakes_if_it_bears_on_scheduling(changed: Pod, wakes: bool) -> None:
     """Our own writes must not wake their pod; in any case the new state is kept."""
     queue = refused()
-    queue.update(changed, 1.0)
+    queue.add(changed, 1.0)
     assert counts(queue) == ({"active": 1} if wakes else {"unschedulable": 1})
     queue.note(GONE)
     assert popped(queue, 1.0).pod is changed
-
-
-def test_an_update_of_an_unknown_pod_adds_it() -> None:
-    """Its scheduler name may be ours only since the change."""
-    queue = queue_of()
-    queue.update(pod("a"), 0.0)
-    assert drain(queue, 0.0) == ["a"]
 
 
 def test_adding_a_pod_twice_is_an_update() -> None:
@@ -60,7 +53,7 @@ def test_a_pod_in_flight_takes_its_new_state() -> None:
     queue = queue_of("a")
     queued = popped(queue, 0.0)
     newer = pod("a", labels={"x": "y"})
-    queue.update(newer, 0.5)
+    queue.add(newer, 0.5)
     assert counts(queue) == {"in_flight": 1}
     queue.put_back_failed(queued, 1.0)
     assert popped(queue, 2.0).pod is newer
@@ -74,11 +67,11 @@ def test_a_gated_pod_waits_for_its_gates() -> None:
     queue = new_queue()
     gated = pod("a", gates=("one", "two"))
     queue.add(gated, 0.0)
-    queue.update(attrs.evolve(gated, gates=("two",), labels={"x": "y"}), 1.0)
+    queue.add(attrs.evolve(gated, gates=("two",), labels={"x": "y"}), 1.0)
     queue.note(ClusterEvent.NODE_ADDED)
     assert (queue.pop(1000.0), queue.next_time(), counts(queue)) == (None, None, {"gated": 1})
     queue.add(pod("b"), 1001.0)
-    queue.update(pod("a"), 1002.0)
+    queue.add(pod("a"), 1002.0)
     first, second = popped(queue, 1002.0), popped(queue, 1002.0)
     assert (first.pod.name, second.pod.name, second.first_active) == ("b", "a", 1002.0)
 

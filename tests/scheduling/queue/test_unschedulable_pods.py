@@ -269,7 +269,7 @@ def test_one_that_is_ahead_is_tried_whatever_becomes_of_its_line(change: str) ->
     queue.add(pod("first", priority=9), 0.0)
     assert popped(queue, 0.1).pod.name == "first"
     if change == "its spec":
-        queue.update(pod("16-0000", devices=4), 0.1)
+        queue.add(pod("16-0000", devices=4), 0.1)
     else:
         queue.activate("uid-16-0000", 0.1)
     queue.put_back_refused(new, FIT, 0.2)  # of another priority; and then one of theirs
@@ -310,7 +310,7 @@ def test_what_sets_a_pod_apart_says_nothing_about_others(apart: str) -> None:
     queue.note(GONE)
     first = popped(queue, 0.1)
     if apart == "missed":
-        queue.update(pod("16-0000", devices=4), 0.1)
+        queue.add(pod("16-0000", devices=4), 0.1)
     plugins = frozenset({"DefaultBinder"}) if apart == "too large" else FIT
     queue.put_back_refused(
         first,
@@ -402,7 +402,7 @@ def test_a_standby_keeps_nothing_of_pods_that_are_gone() -> None:
     def churn(count: int) -> None:
         for number in range(count):
             queue.add(pod(f"p{number}", gates=("g",) if number % 3 else ()), 0.0)
-            queue.update(pod(f"p{number}", priority=number % 5), 1.0)
+            queue.add(pod(f"p{number}", priority=number % 5), 1.0)
             queue.note(GONE, pod("gone"))
             queue.remove(f"uid-p{number}")
 
