@@ -12,7 +12,7 @@ is cheaper than what is known from other nodes, the filters confirm it; where th
 
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from math import inf
 from operator import or_
 from typing import Final, Self
@@ -303,11 +303,7 @@ def victims_by_counting(
     node_info: NodeInfo, incoming: Incoming, lower: Sequence[Pod], below: int, limit: Cost | None = None
 ) -> Generator[None, None, Victims | None]:
     """Return the cheapest victims by counting; None if they cost the limit or more."""
-
-    def by_counting(gone: Sequence[Pod]) -> ByCounting:
-        return ByCounting.without(gone, node_info, incoming.pod)
-
-    dry_run = _DryRun(incoming, lower, by_counting)
+    dry_run = _DryRun(incoming, lower, partial(ByCounting.without, node_info=node_info, pod=incoming.pod))
     groups = _forced_groups(node_info, incoming.pod, [pod for pod in lower if pod.priority < below])
     victims = yield from dry_run.cheapest(groups, limit)
     best = limit if victims is None else incoming.cost(victims)
