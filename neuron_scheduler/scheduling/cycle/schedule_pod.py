@@ -184,6 +184,8 @@ def fit_error(cluster: Cluster, pod: Pod, profile: Profile, no_node: NoNode) -> 
     """Return why no node was found for a pod; the cluster must be as it was then."""
     if no_node.pod_refusal is not None:
         return _refused_pod(cluster, no_node.pod_refusal)
+    if cluster.nomination(pod.uid) is None:  # most have none, and each refusal passes here
+        return _no_fit(cluster, pod, profile, no_node.too_late)
     with cluster.without_nomination(pod.uid):
         return _no_fit(cluster, pod, profile, no_node.too_late)
 
