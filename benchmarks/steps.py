@@ -138,6 +138,7 @@ class World(Fleet):
         while before != (before := (self.version, self.refused, self.placed)):  # noqa: ASYNC110 - many tasks work
             await anyio.sleep(0.5 if self.size < 50_000 else 1.5)
         self.steps.kind = DRIVER
+        await anyio.lowlevel.checkpoint()
 
     async def pend(self, kind: str, number: int = 1, *, labels: Object | None = None, **spec: Any) -> None:
         """Let pods come, and wait until they have a node or are refused."""
