@@ -6,10 +6,10 @@ without what belongs to one machine or to a passing state. A type that the clust
 """
 
 import re
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from operator import attrgetter
-from statistics import mode
 from typing import Final
 
 import attrs
@@ -159,21 +159,10 @@ def _has_neuron(view: View, nodes: NodeSet) -> bool:
 
 
 def _usual_daemons(rows: Sequence[Mapping[Hashable, Pod]]) -> dict[Hashable, Pod]:
-    """
-    Return a pod of each owner that has pods on more than half of the nodes.
-
-    A tenant may write any owner into a pod: neither a few pods count nor unusual requests.
-    """
-    pods = dict[Hashable, list[Pod]]()
-    for daemon, pod in chain.from_iterable(row.items() for row in rows):
-        pods.setdefault(daemon, []).append(pod)
-    return {daemon: _most_alike(each) for daemon, each in pods.items() if 2 * len(each) > len(rows)}
-
-
-def _most_alike(pods: Sequence[Pod]) -> Pod:
-    """Return a pod that asks for as much as most of them."""
-    requests = [frozenset(pod.requests.items()) for pod in pods]
-    return pods[requests.index(mode(requests))]
+    """Return a pod of each owner that has pods on more than half of the nodes: some DaemonSets are for one node."""
+    frequency = Counter(chain.from_iterable(rows))
+    usual = (item for row in reversed(rows) for item in row.items())  # the youngest node's last
+    return {daemon: pod for daemon, pod in usual if 2 * frequency[daemon] > len(rows)}
 
 
 def _daemon_of(pod: Pod, node_name: str) -> Hashable:

@@ -190,9 +190,11 @@ class Pod:
     @property
     def is_of_every_node(self) -> bool:
         """Whether its owner runs it on each node, and starts it again there: a DaemonSet, or the node (static pods)."""
-        return self.owner is not None and self.owner.kind in ("DaemonSet", "Node")
+        return self.owner is not None and (self.owner.api_version, self.owner.kind) in _OF_EVERY_NODE
 
 
+_OF_EVERY_NODE: Final = (("apps/v1", "DaemonSet"), ("v1", "Node"))
+"""Kinds of owners; without an owner of that uid the garbage collector deletes the pod."""
 _NAMES: Final = [field.name for field in attrs.fields(Pod)]
 _NODE_NAME: Final = _NAMES.index("node_name")
 _ALLOCATION: Final = _NAMES.index("allocation")

@@ -72,23 +72,23 @@ def test_its_daemon_pods_use_what_they_use_elsewhere() -> None:
     cluster = cluster_of(node("a", TRN1, cpu=10_000, unschedulable=True))
     cluster.put_pod(pod("ds", on="a", cpu=1500, owner=Owner("apps/v1", "DaemonSet", "ds")))
     cluster.put_pod(pod("static", on="a", cpu=500, owner=Owner("v1", "Node", "a")))
+    cluster.put_pod(pod("forged", on="a", cpu=100, owner=Owner("example.com/v1", "DaemonSet", "nobody's")))
     cluster.put_pod(pod("job", on="a", cpu=4000, devices=16, ids=range(16), owner=Owner("batch/v1", "Job", "j")))
     fork = cluster.fork()
     joined = fork.node(join(fork, only(cluster)))
     assert joined is not None
     assert (joined.free(CPU), joined.free(NEURON_DEVICE), len(joined.pod_infos)) == (8000, 16, 2)
-    assert cluster.pod_count == 3
+    assert cluster.pod_count == 4
     assert isinstance(schedule_pod(fork, pod("p", devices=16, cpu=8000), PROFILE), Decision)
 
 
 def test_a_daemon_pod_of_one_node_is_not_on_every_new_one() -> None:
-    """A tenant may write any owner into one pod, and keeps nobody from a new machine; young nodes lack some yet."""
+    """Who may create a DaemonSet for one node keeps nobody from a new machine; young nodes lack some pods yet."""
     old, young = (node(name, TRN1, created=1.0) for name in "abc"), (node(name, TRN1, created=900.0) for name in "defg")
     cluster, agent = cluster_of(*old, *young), Owner("apps/v1", "DaemonSet", "agent")
     for name in "abc":
         cluster.put_pod(pod(f"agent-{name}", on=name, cpu=100, owner=agent))
     cluster.put_pod(pod("ds", on="b", devices=16, ids=range(16), owner=Owner("apps/v1", "DaemonSet", "ds")))
-    cluster.put_pod(pod("another", on="a", devices=16, ids=range(16), owner=agent))
     cluster.put_pod(pod("static", on="g", devices=16, ids=range(16), owner=Owner("v1", "Node", "g")))
     assert [daemon.name.partition("-")[0] for daemon in only(cluster).daemons] == ["agent"]
 

@@ -14,13 +14,14 @@ For runs of any length on a line it is first-fit-decreasing, with its known boun
 
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
+from itertools import chain
 from typing import Final
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, join, known_types, row_of
-from neuron_scheduler.cluster.index.nodeset import NO_NODES, lowest_slot
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, lowest_slot
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.tables.affinity_terms import TermKind
 from neuron_scheduler.cluster.view import View
@@ -36,8 +37,7 @@ from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.refusals import refusal_of_pod
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
 from neuron_scheduler.scheduling.cycle.signature import Signature, signature_of
-from neuron_scheduler.scheduling.cycle.what_if import Placer, new_node_takes, prepare_for_fresh
-from neuron_scheduler.scheduling.plugins import node_affinity
+from neuron_scheduler.scheduling.cycle.what_if import Placer, new_node_takes, nodes_like_new_ones
 
 UNSCHEDULABLE: Final = "Unschedulable"
 _PODS_A_STEP: Final = 50
@@ -212,7 +212,7 @@ class Packing:
 
     fork: Cluster
     view: View
-    _offers: dict[node_affinity.Selection, tuple[MachineOffer, ...]] = attrs.field(factory=dict)
+    _offers: dict[tuple[str, NodeSet], tuple[MachineOffer, ...]] = attrs.field(factory=dict)
     _by_kind: dict[Hashable, MachineOffer] = attrs.field(factory=dict)
     _joined: int = 0
     _taking: dict[Signature, tuple[MachineOffer, ...]] = attrs.field(factory=dict)
@@ -226,19 +226,14 @@ class Packing:
         line.pods.popleft()
         return result.node_name
 
-    def offers(self, pod: Pod) -> Generator[None, None, tuple[MachineOffer, ...]]:
-        """Return machines like the nodes that a pod selects, and of the types that none of these has."""
-        selection = node_affinity.selection_of(pod)
-        if selection not in self._offers:
-            yield from prepare_for_fresh(self.view)
-            yield from self.view.prepare(lambda view: node_affinity.fitting_nodes(view, pod, view.live))
-            offers, selected = list[MachineOffer](), node_affinity.fitting_nodes(self.view, pod, self.view.live)
-            for name in known_types(self.view):
-                for fresh in fresh_nodes(self.view, name, selected):
-                    offers.append(self._by_kind.setdefault(_kind_of(fresh), MachineOffer(fresh)))
-                yield
-            self._offers[selection] = tuple(offers)
-        return self._offers[selection]
+    def offers_of(self, instance_type: str, usable: NodeSet) -> tuple[MachineOffer, ...]:
+        """Return machines of a type, like its usable nodes if there are any; `instance_type` is without `ml.`."""
+        of_type = self.view.label_postings(INSTANCE_TYPE_LABEL).any_of((instance_type, f"ml.{instance_type}"))
+        key = instance_type, of_type & usable
+        if key not in self._offers:
+            offers = map(MachineOffer, fresh_nodes(self.view, *key))
+            self._offers[key] = tuple(self._by_kind.setdefault(_kind_of(offer.fresh), offer) for offer in offers)
+        return self._offers[key]
 
     def offers_for(self, line: PackingLine, pod: Pod) -> Generator[None, None, tuple[MachineOffer, ...]]:
         """
@@ -251,7 +246,9 @@ class Packing:
             return known
         yield from self._placer.warmup.prepare(self.fork, pod, line.profile)
         found, named = list[MachineOffer](), named_types(pod.constraints)
-        for offer in (yield from self.offers(pod)):
+        usable = nodes_like_new_ones(self.fork, pod, line.profile)
+        yield
+        for offer in chain.from_iterable(self.offers_of(name, usable) for name in known_types(self.view)):
             if not offer.fresh.like and offer.fresh.node.instance_type not in named:
                 continue
             if new_node_takes(self.fork, offer.fresh, pod, line.profile):

@@ -15,7 +15,7 @@ Requests keep their pods from one plan to the next, so nothing is asked for and 
 
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Final
 
 import attrs
@@ -33,11 +33,14 @@ from neuron_scheduler.capacity.planning.packing import (
     lines_of,
 )
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.index.nodeset import NO_NODES
 from neuron_scheduler.cluster.view import View
-from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL
+from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, NEURON_NAMES, Resources, add
 from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.cycle.what_if import prepare_for_fresh
+from neuron_scheduler.scheduling.plugins import node_affinity
 
 MOST_NEEDS: Final = 64
 """Machines that one plan asks for at most; the next round goes on."""
@@ -138,6 +141,7 @@ def _prepare(
     leaving, units = yield from _survey(base.view)
     pods = [waiting.pod for waiting in seen]
     units |= {("", pod.neuron.resource) for pod in pods if pod.neuron is not None}
+    yield from prepare_for_fresh(base.view)
     unseen_need = yield from hidden_pods(base.fork(), pods, profile_of)
     groups: dict[str, list[Pod]] = {}
     for waiting in seen:
@@ -199,8 +203,11 @@ class _Planning:
 
     def fill(self, coming: Mapping[str, MachineNeed]) -> Generator[None, None, None]:
         """Add the machine of each request for those of its pods that still wait: it is believed to serve them."""
+        view = self._packing.view
         for name, need in coming.items():
-            offers = yield from self._packing.offers(need.pattern)
+            select = partial(node_affinity.fitting_nodes, pod=need.pattern, among=view.live)
+            yield from view.prepare(select)
+            offers = self._packing.offers_of(need.instance_type.removeprefix("ml."), select(view))
             offer = next((offer for offer in offers if need.is_met_by(offer.fresh.node)), None)
             node_name = "" if offer is None else self._packing.join(offer)
             self._request_on[node_name] = name
@@ -281,7 +288,7 @@ class _Planning:
             instance_type=name,
             silicon={unit: silicon[unit] for unit in silicon if {(name, unit), ("", unit)} & self._units},
             host=self._host(reduce(add, [pod.requests for pod in pods]), packed.alike),
-            zones=_zones(packed, self._packing.view),
+            zones=_zones(packed, self._packing.offers_of(name.removeprefix("ml."), NO_NODES)),
             pods=pods,
             pattern=packed.pods[0],
         )
@@ -307,11 +314,9 @@ def _owner_of(pod: Pod) -> LimitOwner:
     return LimitOwner(pod.scheduler_name, pod.namespace)
 
 
-def _zones(packed: PackedMachine, view: View) -> tuple[str, ...]:
+def _zones(packed: PackedMachine, offers: Iterable[MachineOffer]) -> tuple[str, ...]:
     """Return the zones that must be asked for; none where every zone is open to every pod of the machine."""
-    zones, postings = {offer.fresh.zone for offer in packed.alike} - {""}, view.label_postings(ZONE_LABEL)
-    of_type = view.label_postings(INSTANCE_TYPE_LABEL).get(packed.offer.instance_type) or view.live
-    existing = {zone for zone in postings.values if zone != "" and postings.get(zone) & of_type}
+    zones, existing = {offer.fresh.zone for offer in packed.alike} - {""}, {offer.fresh.zone for offer in offers} - {""}
     needs = [pod.constraints for pod in packed.pods]
     bound = any(each.volume_claims or each.inline_volumes or has_pod_terms(each) for each in needs)
     return tuple(sorted(zones)) if bound or not zones >= existing else ()

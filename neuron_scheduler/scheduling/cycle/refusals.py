@@ -42,6 +42,22 @@ def refusal_of_pod(view: View, pod: Pod, profile: Profile) -> PodRefusal | None:
     return next(filter(None, refusals), None)
 
 
+def resolvable_nodes(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[NodeSet, frozenset[str]]:
+    """
+    Return the nodes where evictions could help, and the plugins that refuse the others.
+
+    These answer `UnschedulableAndUnresolvable`. They are also asked about nodes that lack room now: upstream asks them
+    there when it tries the evictions. The nodes may have changed since the pod was refused.
+    """
+    nodes, plugins = cluster.view.live, set[str]()
+    for step in profile.steps_for(pod).filters:
+        for refusal in step.refuse(cluster.view, pod, nodes) if nodes else ():
+            if refusal.unresolvable and refusal.nodes:
+                nodes &= ~refusal.nodes
+                plugins.add(refusal.plugin)
+    return nodes, frozenset(plugins)
+
+
 def refusals(cluster: Cluster, pod: Pod, profile: Profile, known: Sequence[Refusal] = ()) -> list[Refusal]:
     """
     Return the refusals of all nodes that do not take a pod, in the order of the filters.

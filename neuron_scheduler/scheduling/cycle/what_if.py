@@ -19,9 +19,10 @@ from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.neuron.topology import illegal_count, place
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
+from neuron_scheduler.scheduling.cycle.refusals import resolvable_nodes
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, NoNode, decide_on, select_node
 from neuron_scheduler.scheduling.cycle.trial import take_with_volumes
-from neuron_scheduler.scheduling.plugins import node_affinity
+from neuron_scheduler.scheduling.plugins import neuron_topology
 
 
 @attrs.define(eq=False)
@@ -77,6 +78,11 @@ def prepare_for_fresh(view: View) -> Iterator[None]:
     return view.prepare(lambda view: (view.label_postings(INSTANCE_TYPE_LABEL), view.label_postings(ZONE_LABEL)))
 
 
+def nodes_like_new_ones(cluster: Cluster, pod: Pod, profile: Profile) -> NodeSet:
+    """Return the nodes with Neuron which only other pods may keep from a pod; for one whose indexes are warm."""
+    return resolvable_nodes(cluster, pod, profile)[0] & neuron_topology.machines(cluster.view).keyed
+
+
 def fresh_nodes_that_take(
     cluster: Cluster, pod: Pod, profile: Profile, *, existing: bool, zone: str
 ) -> Generator[None, None, list[FreshNode]]:
@@ -91,9 +97,10 @@ def fresh_nodes_that_take(
         zone: tried for each type, even if no new node is known to be there.
     """
     found: list[FreshNode] = []
-    selected = node_affinity.fitting_nodes(cluster.view, pod, cluster.view.live)
+    usable = nodes_like_new_ones(cluster, pod, profile)
+    yield
     for instance_type in known_types(cluster.view):
-        for fresh in _fresh_nodes_with(cluster.view, instance_type, selected, zone):
+        for fresh in _fresh_nodes_with(cluster.view, instance_type, usable, zone):
             if bool(fresh.like) is existing and new_node_takes(cluster, fresh, pod, profile):
                 found.append(fresh)
                 break
@@ -102,9 +109,9 @@ def fresh_nodes_that_take(
     return sorted(found, key=lambda fresh: (_devices(fresh), fresh.node.instance_type))
 
 
-def _fresh_nodes_with(view: View, instance_type: str, selected: NodeSet, zone: str) -> tuple[FreshNode, ...]:
+def _fresh_nodes_with(view: View, instance_type: str, usable: NodeSet, zone: str) -> tuple[FreshNode, ...]:
     """Return the shapes of a new node of a type; each also in the zone, if one is given and none is there."""
-    fresh = fresh_nodes(view, instance_type, selected)
+    fresh = fresh_nodes(view, instance_type, usable)
     if not zone or any(each.zone == zone for each in fresh):
         return fresh
     nodes = [attrs.evolve(each.node, labels={**each.node.labels, ZONE_LABEL: zone}) for each in fresh]

@@ -17,10 +17,9 @@ from neuron_scheduler.cluster.rows.node_info import NodeInfo, Nomination
 from neuron_scheduler.model.node import ULTRASERVER_PLACES
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.scheduling.cycle.profile import Profile
-from neuron_scheduler.scheduling.cycle.refusals import refusal_of_pod
+from neuron_scheduler.scheduling.cycle.refusals import refusal_of_pod, resolvable_nodes
 from neuron_scheduler.scheduling.groups.regions import takes_whole, without_pod_terms
 from neuron_scheduler.scheduling.preemption.nominations import can_be_kept, holders, nomination_without
-from neuron_scheduler.scheduling.preemption.search import resolvable_nodes
 
 Nodes: TypeAlias = tuple[tuple[str, Nomination], ...]
 """A node's name and the nomination for each pod."""

@@ -33,7 +33,7 @@ from neuron_scheduler.neuron.core_mask import NO_CORES
 from neuron_scheduler.scheduling.cycle.filters import nomination_priorities, walk
 from neuron_scheduler.scheduling.cycle.index_warmup import asks_much
 from neuron_scheduler.scheduling.cycle.profile import Profile
-from neuron_scheduler.scheduling.cycle.refusals import counts_by_reason, nodes_not_refused
+from neuron_scheduler.scheduling.cycle.refusals import counts_by_reason, nodes_not_refused, resolvable_nodes
 from neuron_scheduler.scheduling.cycle.schedule_pod import FitError
 from neuron_scheduler.scheduling.plugins.contract import Refusal
 from neuron_scheduler.scheduling.plugins.inter_pod_affinity import BY_PLACED_PODS
@@ -376,22 +376,6 @@ def _refusals_by_counting(
                 found += [refusal] if refusal.nodes else []
                 among = less(among, refusal.nodes)
     return found
-
-
-def resolvable_nodes(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[NodeSet, frozenset[str]]:
-    """
-    Return the nodes where evictions could help, and the plugins that refuse the others.
-
-    These answer `UnschedulableAndUnresolvable`. They are also asked about nodes that lack room now: upstream asks them
-    there when it tries the evictions. The nodes may have changed since the pod was refused.
-    """
-    nodes, plugins = cluster.view.live, set[str]()
-    for step in profile.steps_for(pod).filters:
-        for refusal in step.refuse(cluster.view, pod, nodes) if nodes else ():
-            if refusal.unresolvable and refusal.nodes:
-                nodes &= ~refusal.nodes
-                plugins.add(refusal.plugin)
-    return nodes, frozenset(plugins)
 
 
 def _lower(cluster: Cluster, priority: int) -> list[int]:

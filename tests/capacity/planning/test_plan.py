@@ -101,11 +101,21 @@ def test_the_smallest_machine_that_serves_the_most() -> None:
     assert machines(plan_for(cluster, more)) == [INF2]
 
 
-def test_a_rare_group_of_nodes_counts_for_pods_that_select_it() -> None:
+@pytest.mark.parametrize("selector", [{"group": "rare"}, {}], ids=["selects it", "tolerates no other's taint"])
+def test_a_rare_group_of_nodes_counts_for_pods_that_may_use_no_other(selector: dict[str, str]) -> None:
     """A fleet has many groups of nodes, of which only the most frequent are looked at for a pod that may use all."""
     groups = ["rare", *(f"often-{number}" for number in range(9)), *(f"often-{number}" for number in range(9))]
-    cluster = cluster_of(*(broken(f"n{n}", labels={"group": name}) for n, name in enumerate(groups)))
-    (need,) = plan_for(cluster, [waiting("p", 4, node_selector={"group": "rare"})]).needs
+    cluster = cluster_of(
+        *(
+            broken(
+                f"n{number}",
+                labels={"group": group},
+                taints=() if group == "rare" else (Taint(group, Effect.NO_SCHEDULE),),
+            )
+            for number, group in enumerate(groups)
+        )
+    )
+    (need,) = plan_for(cluster, [waiting("p", 4, node_selector=selector)]).needs
     assert names(need) == ["p"]
 
 
