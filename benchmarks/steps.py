@@ -143,11 +143,13 @@ class World(Fleet):
     async def pend(self, kind: str, number: int = 1, *, labels: Object | None = None, **spec: Any) -> None:
         """Let pods come, and wait until they have a node or are refused."""
         self.steps.kind = kind
-        spec = dict[str, Any](requests=SMALL, neuron=1) | spec
+        spec, before = dict[str, Any](requests=SMALL, neuron=1) | spec, self.refused + self.placed
         for _ in range(number):
             name = f"p-{next(self._uids)}"
             self._add(pod_manifest(name, labels={"app": "training"} | (labels or {}), **spec), {"phase": "Pending"})
             await anyio.lowlevel.checkpoint()
+        while self.refused + self.placed < before + number:  # noqa: ASYNC110 - a large group is planned for seconds
+            await anyio.sleep(0.1)
         await self.quiet()
 
     async def change(self, kind: str, change: str, nodes: Iterator[Object]) -> None:

@@ -267,7 +267,7 @@ class App:
         if election is None:
             self._watch.lead()
             return True
-        services.start_soon(election.run)
+        services.start_soon(election.run, self.parts.pods.synced)
         await election.tried.wait()
         return election.is_leading
 

@@ -53,7 +53,8 @@ async def main(kubeconfig: str, port: int) -> None:
         nodes = [item["metadata"]["name"] for item in await _listed(client, NODES.path)]
         work = zip(pods, itertools.cycle(nodes), strict=False)
         leader = LeaderElector(leases=LeaseClient(client=client), lease_duration=15, renew_deadline=10, retry_period=2)
-        await leader.acquire()
+        (is_ready := anyio.Event()).set()
+        await leader.acquire(is_ready)
         await anyio.sleep(POLICY_LEARNS)
         binder = Binder(
             client=client, may_bind=lambda: True, timeout=4.0, errors=UnexpectedErrors(Metrics().count_unexpected_error)

@@ -137,12 +137,12 @@ class LeaderElector:
             return None
         return f"the Lease was last renewed {late:.0f} s ago; it lasts {self.lease_duration:g} s"
 
-    async def run(self) -> None:
-        """Take the Lease and hold it until `leave`; LeaseLostError as `hold`."""
+    async def run(self, is_ready: anyio.Event) -> None:
+        """Take the Lease, at once or when we are ready, and hold it until `leave`; LeaseLostError as `hold`."""
         self._running = anyio.Event()
         try:
             with self._scope:
-                await self.acquire()
+                await self.acquire(is_ready)
                 await self.hold()
         finally:
             self._running.set()
@@ -157,11 +157,11 @@ class LeaderElector:
 
     # -- acquire -------------------------------------------------------------------------------------------------------
 
-    async def acquire(self) -> None:
+    async def acquire(self, is_ready: anyio.Event) -> None:
         """Wait until the Lease is ours; failures are tried again for ever. The log lines are client-go's."""
         log.info("Attempting to acquire leader lease...", lease=self.leases.key, identity=self.identity)
         while not await self._attempt():
-            pass
+            await is_ready.wait()  # another replica may be ready already
         self.acquired.set()
         self.tried.set()
         self._trouble.report_end()

@@ -46,11 +46,18 @@ def candidate(memory: Memory, name: str = "me", **options: object) -> LeaderElec
     return LeaderElector(leases=memory, identity=name, **{**defaults, **options})  # type: ignore[arg-type]  # by keyword
 
 
+def ready() -> anyio.Event:
+    """Return an event that is set."""
+    event = anyio.Event()
+    event.set()
+    return event
+
+
 async def acquired(leader: LeaderElector) -> float:
     """Let it acquire, and return how many seconds that took."""
     start = anyio.current_time()
     with anyio.fail_after(PATIENCE):
-        await leader.acquire()
+        await leader.acquire(ready())
     return anyio.current_time() - start
 
 
@@ -268,6 +275,22 @@ async def test_a_lease_that_is_older_than_before_is_lost(backup: str) -> None:
         await leader.hold()
 
 
+async def test_who_is_not_ready_takes_the_lease_at_the_first_look_only() -> None:
+    """Later another replica that is ready may want it."""
+    memory, is_ready = Memory(), anyio.Event()
+    memory.put(Record("other", 1500))
+    late = candidate(memory)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(late.acquire, is_ready)
+        await anyio.wait_all_tasks_blocked()
+        memory.put(Record("", 1500))
+        await anyio.wait_all_tasks_blocked()
+        assert not late.is_leading
+        is_ready.set()
+        with anyio.fail_after(PATIENCE):
+            await late.acquired.wait()
+
+
 async def test_a_standby_ends_if_the_lease_is_older_than_before() -> None:
     """It would lead with what it knew before etcd was restored."""
     memory = Memory()
@@ -277,7 +300,7 @@ async def test_a_standby_ends_if_the_lease_is_older_than_before() -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(wait_then_restore, memory, backup)
         with anyio.fail_after(PATIENCE), pytest.raises(LeaseLostError, match="was etcd restored"):
-            await candidate(memory).acquire()
+            await candidate(memory).acquire(ready())
 
 
 async def wait_then_restore(memory: Memory, backup: Record | None) -> None:
@@ -360,7 +383,7 @@ async def test_who_loses_a_race_for_the_lease_looks_at_once_and_then_waits(winne
     memory = Memory(before=win)
     loser = candidate(memory, retry_period=3600, random=lambda: 1.0)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(loser.acquire)
+        tasks.start_soon(loser.acquire, ready())
         for _ in range(100):
             await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()
@@ -380,7 +403,7 @@ async def test_a_lease_taken_by_a_write_without_an_answer_is_given_back(*, page:
     memory = Memory(before=lambda verb: anyio.sleep_forever() if verb == "get" and memory.record else None, after=after)
     leader = candidate(memory, lease_duration=15, renew_deadline=10, retry_period=2)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(leader.acquire)
+        tasks.start_soon(leader.acquire, ready())
         with anyio.fail_after(PATIENCE):
             while memory.record is None:
                 await anyio.lowlevel.checkpoint()
@@ -409,7 +432,7 @@ async def test_a_lease_taken_by_a_write_that_arrives_late_is_given_back() -> Non
     memory.before = before
     leader = candidate(memory)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(leader.acquire)
+        tasks.start_soon(leader.acquire, ready())
         with anyio.fail_after(PATIENCE):
             while memory.calls[-3:] != ["get", "update", "get"] or len(updates) < 2:
                 await anyio.lowlevel.checkpoint()
@@ -476,7 +499,7 @@ async def test_a_follower_knows_the_address_as_long_as_the_lease_is_held() -> No
     follower = candidate(memory, clock=clock)
     assert follower.leader_address == ""
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(follower.acquire)
+        tasks.start_soon(follower.acquire, ready())
         await anyio.wait_all_tasks_blocked()
         assert follower.leader_address == "http://10.0.0.6:12345"
         memory.put(attrs.evolve(held_by, holder="third").with_extender_address("http://10.0.0.5:12345"))
@@ -493,7 +516,7 @@ async def test_a_follower_knows_the_address_as_long_as_the_lease_is_held() -> No
 
 async def run(leader: LeaderElector, tasks: anyio.abc.TaskGroup) -> None:
     """Run it until it has tried to take the Lease."""
-    tasks.start_soon(leader.run)
+    tasks.start_soon(leader.run, ready())
     with anyio.fail_after(PATIENCE):
         await leader.tried.wait()
 
