@@ -164,10 +164,12 @@ class PodTable(Totals[PodQuery, tuple[Slot, Pod, int]]):
 def _post(postings: CopyOnWrite[_Key, _Uids], key: _Key, uid: str) -> None:
     uids = postings.to_change(key, dict)
     uids[uid] = None
-    if len(uids) == MANY and isinstance(uids, dict):
-        postings.by_key[key] = many = SharedDict[str, None]()
+    # Those of one workload's labels grow together; to divide all of them at the same pod would be one long step.
+    if len(uids) > MANY and isinstance(uids, dict) and len(uids) > MANY + hash(key) % MANY:
+        parts = [dict[str, None]() for _ in range(PARTS)]
         for each in uids:
-            many[each] = None
+            parts[hash(each) % PARTS][each] = None
+        postings.by_key[key] = SharedDict(parts, len(uids))
 
 
 def _unpost(postings: CopyOnWrite[_Key, _Uids], key: _Key, uid: str) -> None:
