@@ -33,6 +33,7 @@ from neuron_scheduler.kube.http.client import Response
 from neuron_scheduler.kube.watch import informer
 from neuron_scheduler.kube.watch.informer import Informer
 from neuron_scheduler.model.annotations import AWS_NEURON_IDS
+from neuron_scheduler.scheduling.queue.places import Place
 from neuron_scheduler.serving.questions import MOST_PICTURED
 from tests.control_plane.objects import node_manifest, pod_manifest
 from tests.control_plane.rest import Object
@@ -134,8 +135,12 @@ class World(Fleet):
 
     async def quiet(self) -> None:
         """Wait until nothing is placed or refused any more."""
-        before = None
-        while before != (before := (self.version, self.refused, self.placed)):  # noqa: ASYNC110 - many tasks work
+        before, queue = None, self.parts.queue
+        while (  # noqa: ASYNC110 - many tasks work
+            before != (before := (self.version, self.refused, self.placed))
+            or queue.count(Place.ACTIVE)
+            or queue.count(Place.IN_FLIGHT)
+        ):
             await anyio.sleep(0.5 if self.size < 50_000 else 1.5)
         self.steps.kind = DRIVER
         await anyio.lowlevel.checkpoint()
@@ -143,13 +148,11 @@ class World(Fleet):
     async def pend(self, kind: str, number: int = 1, *, labels: Object | None = None, **spec: Any) -> None:
         """Let pods come, and wait until they have a node or are refused."""
         self.steps.kind = kind
-        spec, before = dict[str, Any](requests=SMALL, neuron=1) | spec, self.refused + self.placed
+        spec = dict[str, Any](requests=SMALL, neuron=1) | spec
         for _ in range(number):
             name = f"p-{next(self._uids)}"
             self._add(pod_manifest(name, labels={"app": "training"} | (labels or {}), **spec), {"phase": "Pending"})
             await anyio.lowlevel.checkpoint()
-        while self.refused + self.placed < before + number:  # noqa: ASYNC110 - a large group is planned for seconds
-            await anyio.sleep(0.1)
         await self.quiet()
 
     async def change(self, kind: str, change: str, nodes: Iterator[Object]) -> None:

@@ -161,6 +161,7 @@ class LeaderElector:
         """Wait until the Lease is ours; failures are tried again for ever. The log lines are client-go's."""
         log.info("Attempting to acquire leader lease...", lease=self.leases.key, identity=self.identity)
         while not await self._attempt():
+            self.tried.set()
             await is_ready.wait()  # another replica may be ready already
         self.acquired.set()
         self.tried.set()
@@ -184,7 +185,6 @@ class LeaderElector:
             self._trouble.report("Could not reach the lease, retrying", error)
         else:
             return False
-        self.tried.set()
         await anyio.sleep(self._retry_pause())
         return False
 

@@ -275,14 +275,23 @@ async def test_a_lease_that_is_older_than_before_is_lost(backup: str) -> None:
         await leader.hold()
 
 
-async def test_who_is_not_ready_takes_the_lease_at_the_first_look_only() -> None:
-    """Later another replica that is ready may want it."""
-    memory, is_ready = Memory(), anyio.Event()
-    memory.put(Record("other", 1500))
+@pytest.mark.parametrize("loses_race", [False, True])
+async def test_who_is_not_ready_takes_the_lease_at_the_first_look_only(*, loses_race: bool) -> None:
+    """Later another replica that is ready may want it; who has looked goes on to list."""
+
+    def win(verb: str) -> None:
+        if verb == "create":
+            memory.put(Record("other", 1500))
+            raise CONFLICT
+
+    memory, is_ready = Memory(before=win), anyio.Event()
+    if not loses_race:
+        memory.put(Record("other", 1500))
     late = candidate(memory)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(late.acquire, is_ready)
-        await anyio.wait_all_tasks_blocked()
+        with anyio.fail_after(PATIENCE):
+            await late.tried.wait()
         memory.put(Record("", 1500))
         await anyio.wait_all_tasks_blocked()
         assert not late.is_leading

@@ -176,15 +176,16 @@ class MachineOffer:
         return self.fresh.node.labels.get(INSTANCE_TYPE_LABEL, "")
 
     @property
+    def kind(self) -> Hashable:
+        """What is the same in the nodes of one group, whichever of them a new one is shaped like."""
+        node = self.fresh.node
+        labels = frozenset(label for label in node.labels.items() if label[1] != node.name)
+        return labels, node.taints, bool(self.fresh.like)
+
+    @property
     def silicon(self) -> Resources:
         allocatable = self.fresh.node.allocatable
         return {name: allocatable[name] for name in NEURON_NAMES if allocatable.get(name, 0) > 0}
-
-
-def _kind_of(fresh: FreshNode) -> Hashable:
-    """Return what is the same in the nodes of one group, whichever of them a new one is shaped like."""
-    labels = fresh.node.labels.items()
-    return frozenset(label for label in labels if label[1] != fresh.node.name), fresh.node.taints, bool(fresh.like)
 
 
 @attrs.frozen(eq=False)
@@ -213,7 +214,6 @@ class Packing:
     fork: Cluster
     view: View
     _offers: dict[tuple[str, NodeSet], tuple[MachineOffer, ...]] = attrs.field(factory=dict)
-    _by_kind: dict[Hashable, MachineOffer] = attrs.field(factory=dict)
     _joined: int = 0
     _taking: dict[Signature, tuple[MachineOffer, ...]] = attrs.field(factory=dict)
     _placer: Placer = attrs.Factory(lambda self: Placer(self.fork), takes_self=True)
@@ -231,8 +231,7 @@ class Packing:
         of_type = self.view.label_postings(INSTANCE_TYPE_LABEL).any_of((instance_type, f"ml.{instance_type}"))
         key = instance_type, of_type & usable
         if key not in self._offers:
-            offers = map(MachineOffer, fresh_nodes(self.view, *key))
-            self._offers[key] = tuple(self._by_kind.setdefault(_kind_of(offer.fresh), offer) for offer in offers)
+            self._offers[key] = tuple(map(MachineOffer, fresh_nodes(self.view, *key)))
         return self._offers[key]
 
     def offers_for(self, line: PackingLine, pod: Pod) -> Generator[None, None, tuple[MachineOffer, ...]]:
@@ -283,6 +282,7 @@ class Packing:
         in_order = sorted(taking, key=lambda offer: offer.silicon.get(name, 0))
         offer = next((offer for offer in in_order if offer.silicon.get(name, 0) >= total), in_order[-1])
         alike = tuple(each for each in taking if each.instance_type == offer.instance_type)
+        kinds = {each.kind for each in alike}
         node_name = self.join(offer)
         pods: tuple[Pod, ...] = ()
         yield
@@ -292,7 +292,7 @@ class Packing:
                 row = self.fork.node(node_name)
                 if row is None or row.free(line.request.resource) < line.request.total:
                     break
-                if pods and not {*alike} <= {*(yield from self.offers_for(line, pod))}:
+                if pods and not kinds <= {each.kind for each in (yield from self.offers_for(line, pod))}:
                     break
                 fits = self.place_on(line, pod, node_name)
                 yield

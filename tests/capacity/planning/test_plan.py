@@ -119,6 +119,15 @@ def test_a_rare_group_of_nodes_counts_for_pods_that_may_use_no_other(selector: d
     assert names(need) == ["p"]
 
 
+def test_a_pod_that_selects_one_node_says_nothing_about_machines_for_others() -> None:
+    """A tenant's DaemonSet may fill one node, which the tenant's pod then selects."""
+    layer = "topology.k8s.aws/network-node-layer-3"
+    cluster = cluster_of(*(broken(f"n{number}", labels={layer: f"nn-{number}"}, cpu=192_000) for number in range(3)))
+    cluster.put_pod(pod("full", on="n0", cpu=185_000, owner=Owner("apps/v1", "DaemonSet", "own")))
+    pods = [waiting("own", 16, node_selector={layer: "nn-0"}), waiting("other", 4, cpu=10_000)]
+    assert [names(need) for need in plan_for(cluster, pods).needs] == [["other"]]
+
+
 def test_a_type_that_no_node_has_any_more() -> None:
     """A pod that names it gets it, as far as the catalog knows it; others get what the cluster has."""
     cluster = cluster_of(broken("a", "inf2.24xlarge", (1, 3, 5)), broken("b"))
