@@ -87,11 +87,13 @@ def fresh_nodes(view: View, instance_type: str, among: NodeSet = NO_NODES) -> tu
     """
     Return the shapes of a new node of a type, the most frequent first: one for each zone, node group and so on.
 
-    `instance_type` is without `ml.`. The nodes of `among` count, if any of them is of the type, else all do. Empty for
-    a type that neither the cluster nor the catalog has. It asks for the indexes of the labels of instance types and
-    zones (`View.prepare` builds them in steps).
+    `instance_type` is without `ml.`. The groups of the nodes of `among` count however rare they are. Empty for a type
+    that neither the cluster nor the catalog has. It asks for the indexes of the labels of instance types and zones.
     """
-    return _existing_shapes(view, instance_type, among) or tuple(_catalog_shapes(view, instance_type))
+    of_type = view.label_postings(INSTANCE_TYPE_LABEL).any_of((instance_type, f"ml.{instance_type}"))
+    shapes = _existing_shapes(view, of_type)
+    shapes |= _existing_shapes(view, among & of_type) if among & of_type != of_type else {}
+    return tuple(shapes.values()) or tuple(_catalog_shapes(view, instance_type))
 
 
 def known_types(view: View) -> tuple[str, ...]:
@@ -130,16 +132,15 @@ def _with_own_names(fresh: FreshNode, number: int) -> tuple[Node, tuple[Pod, ...
     )
 
 
-def _existing_shapes(view: View, instance_type: str, among: NodeSet) -> tuple[FreshNode, ...]:
-    groups: dict[object, list[NodeInfo]] = {}
-    nodes = view.label_postings(INSTANCE_TYPE_LABEL).any_of((instance_type, f"ml.{instance_type}"))
-    for node_info in _youngest(view, nodes & among or nodes):
+def _existing_shapes(view: View, nodes: NodeSet) -> dict[Hashable, FreshNode]:
+    groups: dict[Hashable, list[NodeInfo]] = {}
+    for node_info in _youngest(view, nodes):
         node = node_info.node
         if node_info.machine is not None and not node.refusal:
             labels, taints = _lasting_labels(node), _lasting_taints(node)
             groups.setdefault((frozenset(labels.items()), taints), []).append(node_info)
-    in_order = sorted(groups.values(), key=len, reverse=True)
-    return tuple(map(_shape_of, in_order[:_MOST_SHAPES]))
+    in_order = sorted(groups, key=lambda kind: len(groups[kind]), reverse=True)
+    return {kind: _shape_of(groups[kind]) for kind in in_order[:_MOST_SHAPES]}
 
 
 def _youngest(view: View, nodes: NodeSet) -> Sequence[NodeInfo]:

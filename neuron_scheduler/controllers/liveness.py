@@ -24,17 +24,12 @@ LOOKS_TO_RECOVER: Final = 10
 
 @attrs.define(eq=False, kw_only=True)
 class LeaderWatch:
-    """
-    Watches the scheduling loop of this replica while it leads: without election, once `lead` is called.
-
-    Attributes:
-        listed: returns how many pages of the first lists have come.
-    """
+    """Watches the scheduling loop of this replica while it leads: without election, once `lead` is called."""
 
     election: LeaderElector | None
     loop: SchedulingLoop
     is_stopping: Callable[[], bool]
-    listed: Callable[[], int]
+    listed: Callable[[], int]  # how many pages of nodes and pods have come
     _pages: int = attrs.field(default=0, init=False)
     _leads_since: float | None = attrs.field(default=None, init=False)
 

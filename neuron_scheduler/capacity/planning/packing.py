@@ -204,15 +204,10 @@ class PackedMachine:
 
 @attrs.define(eq=False)
 class Packing:
-    """
-    A fork of the cluster to which machines are added, with all that was placed so far.
-
-    Attributes:
-        view: of the cluster without them, whose nodes new ones are like.
-    """
+    """A fork of the cluster to which machines are added, with all that was placed so far."""
 
     fork: Cluster
-    view: View
+    view: View  # of the cluster without these machines, which are like its nodes
     _offers: dict[tuple[str, NodeSet], tuple[MachineOffer, ...]] = attrs.field(factory=dict)
     _joined: int = 0
     _taking: dict[Signature, tuple[MachineOffer, ...]] = attrs.field(factory=dict)
@@ -227,7 +222,7 @@ class Packing:
         return result.node_name
 
     def offers_of(self, instance_type: str, usable: NodeSet) -> tuple[MachineOffer, ...]:
-        """Return machines of a type, like its usable nodes if there are any; `instance_type` is without `ml.`."""
+        """Return machines of a type, like all of its nodes or the usable ones; `instance_type` is without `ml.`."""
         of_type = self.view.label_postings(INSTANCE_TYPE_LABEL).any_of((instance_type, f"ml.{instance_type}"))
         key = instance_type, of_type & usable
         if key not in self._offers:

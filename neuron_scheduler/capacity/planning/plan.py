@@ -33,14 +33,15 @@ from neuron_scheduler.capacity.planning.packing import (
     lines_of,
 )
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.index.nodeset import NO_NODES
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet
+from neuron_scheduler.cluster.tables.affinity_terms import TermKind
 from neuron_scheduler.cluster.view import View
-from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
+from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, NEURON_NAMES, Resources, add
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.what_if import prepare_for_fresh
-from neuron_scheduler.scheduling.plugins import node_affinity
+from neuron_scheduler.scheduling.plugins import node_affinity, taint_toleration
 
 MOST_NEEDS: Final = 64
 """Machines that one plan asks for at most; the next round goes on."""
@@ -203,11 +204,10 @@ class _Planning:
 
     def fill(self, coming: Mapping[str, MachineNeed]) -> Generator[None, None, None]:
         """Add the machine of each request for those of its pods that still wait: it is believed to serve them."""
-        view = self._packing.view
         for name, need in coming.items():
-            select = partial(node_affinity.fitting_nodes, pod=need.pattern, among=view.live)
-            yield from view.prepare(select)
-            offers = self._packing.offers_of(need.instance_type.removeprefix("ml."), select(view))
+            yield from self._packing.view.prepare(partial(_nodes_like, need))
+            alike = _nodes_like(need, self._packing.view)
+            offers = self._packing.offers_of(need.instance_type.removeprefix("ml."), alike)
             offer = next((offer for offer in offers if need.is_met_by(offer.fresh.node)), None)
             node_name = "" if offer is None else self._packing.join(offer)
             self._request_on[node_name] = name
@@ -288,7 +288,7 @@ class _Planning:
             instance_type=name,
             silicon={unit: silicon[unit] for unit in silicon if {(name, unit), ("", unit)} & self._units},
             host=self._host(reduce(add, [pod.requests for pod in pods]), packed.alike),
-            zones=_zones(packed, self._packing.offers_of(name.removeprefix("ml."), NO_NODES)),
+            zones=_zones(packed, self._packing),
             pods=pods,
             pattern=packed.pods[0],
         )
@@ -314,9 +314,18 @@ def _owner_of(pod: Pod) -> LimitOwner:
     return LimitOwner(pod.scheduler_name, pod.namespace)
 
 
-def _zones(packed: PackedMachine, offers: Iterable[MachineOffer]) -> tuple[str, ...]:
+def _nodes_like(need: MachineNeed, view: View) -> NodeSet:
+    """Return nodes like the machine of a need, if they are not in a passing state."""
+    tolerated = taint_toleration.tolerated_nodes(view, need.pattern, view.live)
+    nodes = node_affinity.fitting_nodes(view, need.pattern, tolerated)
+    return nodes & view.label_postings(ZONE_LABEL).any_of(need.zones) if need.zones else nodes
+
+
+def _zones(packed: PackedMachine, packing: Packing) -> tuple[str, ...]:
     """Return the zones that must be asked for; none where every zone is open to every pod of the machine."""
+    offers = packing.offers_of(packed.offer.instance_type.removeprefix("ml."), NO_NODES)
     zones, existing = {offer.fresh.zone for offer in packed.alike} - {""}, {offer.fresh.zone for offer in offers} - {""}
     needs = [pod.constraints for pod in packed.pods]
     bound = any(each.volume_claims or each.inline_volumes or has_pod_terms(each) for each in needs)
+    bound |= packing.fork.view.has_terms(TermKind.ANTI_AFFINITY)  # of others
     return tuple(sorted(zones)) if bound or not zones >= existing else ()
