@@ -344,6 +344,13 @@ def test_a_new_node_of_a_rare_group_that_the_pod_selects() -> None:
     assert found[ChangeKind.NEW_NODE].instance_type == TRN1
 
 
+def test_a_new_node_of_a_group_whose_nodes_are_all_cordoned() -> None:
+    """It would not be."""
+    nodes = [trn1("a", labels={"group": "own"}, unschedulable=True), trn1("b", labels={"group": "other"})]
+    found, _ = answer(nodes, [whole("on-b", "b")], pod(devices=8, node_selector={"group": "own"}))
+    assert found[ChangeKind.NEW_NODE].instance_type == TRN1
+
+
 def test_a_new_node_of_a_type_that_the_cluster_lacks() -> None:
     """If no type of the cluster would do, the smallest of the catalog is offered, with what is assumed."""
     found, _ = answer([node("n", "inf2.xlarge")], [], pod(devices=12))
