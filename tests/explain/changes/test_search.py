@@ -345,9 +345,10 @@ def test_a_new_node_of_a_rare_group_that_the_pod_selects() -> None:
 
 
 def test_a_new_node_of_a_group_whose_nodes_are_all_cordoned() -> None:
-    """It would not be."""
-    nodes = [trn1("a", labels={"group": "own"}, unschedulable=True), trn1("b", labels={"group": "other"})]
-    found, _ = answer(nodes, [whole("on-b", "b")], pod(devices=8, node_selector={"group": "own"}))
+    """It would not be. Those of the other group have no room beside their DaemonSet."""
+    nodes = [trn1(name, labels={"group": f"group-{name}"}, cpu=192_000, unschedulable=name == "a") for name in "ab"]
+    bound = [whole("on-b", "b"), pod("agent", on="b", cpu=150_000, owner=Owner("apps/v1", "DaemonSet", "agent"))]
+    found, _ = answer(nodes, bound, pod(devices=8, cpu=100_000))
     assert found[ChangeKind.NEW_NODE].instance_type == TRN1
 
 
