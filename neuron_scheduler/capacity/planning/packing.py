@@ -239,6 +239,7 @@ class Packing:
         if known is not None:
             return known
         yield from self._placer.warmup.prepare(self.fork, pod, line.profile)
+        yield from self._placer.warmup.prepare_refusal(self.fork, pod, line.profile)
         found, named = list[MachineOffer](), named_types(pod.constraints)
         usable = nodes_like_new_ones(self.fork, pod, line.profile)
         yield

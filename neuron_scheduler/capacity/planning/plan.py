@@ -134,10 +134,7 @@ def plan_machines(
 
 
 def _prepare(
-    base: Cluster,
-    seen: Sequence[UnplacedPod],
-    profile_of: Callable[[Pod], Profile],
-    most_cpu: int,
+    base: Cluster, seen: Sequence[UnplacedPod], profile_of: Callable[[Pod], Profile], most_cpu: int
 ) -> Generator[None, None, "_Planning"]:
     leaving, units = yield from _survey(base.view)
     pods = [waiting.pod for waiting in seen]

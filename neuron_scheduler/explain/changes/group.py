@@ -145,6 +145,7 @@ def _new_nodes(group: RefusedGroup) -> Generator[None, None, SuggestedChange | N
     if member.neuron is None:
         return None
     yield from IndexWarmup().prepare(cluster, member, profile)
+    yield from IndexWarmup().prepare_refusal(cluster, member, profile)
     for fresh in (yield from fitting_new_nodes(cluster, member, profile, group.gang.group.topology))[:MOST_TYPES]:
         if fewest := (yield from _fewest(group, fresh)):
             return _sentence(group.gang, fresh, fewest, seen=not group.refusal.reason.new_node_cannot_help)
