@@ -41,7 +41,6 @@ from neuron_scheduler.scheduling.cycle.what_if import Placer, new_node_takes, no
 
 UNSCHEDULABLE: Final = "Unschedulable"
 _PODS_A_STEP: Final = 50
-_OF_NODES: Final = ("DaemonSet", "Node")
 _NO_PLUGINS: Final[frozenset[str]] = frozenset()
 _CORES_PER_DEVICE: Final = 2
 """For the order of requests in cores among those in devices only: the least that a machine has for each device."""
@@ -98,7 +97,7 @@ def is_seen(cluster: Cluster, pod: Pod) -> bool:
     condition = pod.scheduled
     if pod.neuron is None or condition is None or condition.reason != UNSCHEDULABLE:
         return False
-    if pod.gates or pod.refusal or pod.terminating or (pod.owner is not None and pod.owner.kind in _OF_NODES):
+    if pod.gates or pod.refusal or pod.terminating or pod.is_of_every_node:
         return False
     has_place = pod.nominated_node_name or cluster.node_of(pod.uid) or cluster.is_nominated(pod.uid)
     return not has_place

@@ -22,7 +22,7 @@ from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.refusals import resolvable_nodes
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, NoNode, decide_on, select_node
 from neuron_scheduler.scheduling.cycle.trial import take_with_volumes
-from neuron_scheduler.scheduling.plugins import neuron_topology
+from neuron_scheduler.scheduling.plugins import neuron_topology, node_affinity
 
 
 @attrs.define(eq=False)
@@ -79,8 +79,10 @@ def prepare_for_fresh(view: View) -> Iterator[None]:
 
 
 def nodes_like_new_ones(cluster: Cluster, pod: Pod, profile: Profile) -> NodeSet:
-    """Return the nodes with Neuron which only other pods may keep from a pod; for one whose indexes are warm."""
-    return resolvable_nodes(cluster, pod, profile)[0] & neuron_topology.machines(cluster.view).keyed
+    """Return the nodes with Neuron which only others keep from a pod, else those that it selects; warm up before."""
+    machines = neuron_topology.machines(cluster.view).keyed
+    usable = resolvable_nodes(cluster, pod, profile)[0] & machines
+    return usable or node_affinity.fitting_nodes(cluster.view, pod, machines & cluster.view.live)
 
 
 def fresh_nodes_that_take(
