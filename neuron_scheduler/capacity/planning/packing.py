@@ -14,7 +14,6 @@ For runs of any length on a line it is first-fit-decreasing, with its known boun
 
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
-from itertools import chain
 from typing import Final
 
 import attrs
@@ -242,11 +241,12 @@ class Packing:
         found, named = list[MachineOffer](), named_types(pod.constraints)
         usable = nodes_like_new_ones(self.fork, pod, line.profile)
         yield
-        for offer in chain.from_iterable(self.offers_of(name, usable) for name in known_types(self.view)):
-            if not offer.fresh.like and offer.fresh.node.instance_type not in named:
-                continue
-            if new_node_takes(self.fork, offer.fresh, pod, line.profile):
-                found.append(offer)
+        for name in known_types(self.view):
+            for offer in self.offers_of(name, usable):
+                if offer.fresh.like or name in named:
+                    if new_node_takes(self.fork, offer.fresh, pod, line.profile):
+                        found.append(offer)
+                    yield
             yield
         found = [offer for offer in found if offer.fresh.like] or found
         if not (has_pod_terms(pod.constraints) or self.fork.view.has_terms(TermKind.ANTI_AFFINITY)):
