@@ -23,8 +23,8 @@ from neuron_scheduler.telemetry.errors import ConfigurationError
 from neuron_scheduler.telemetry.line_formats import printable
 
 STDIN: Final = "-"
-MOST_BYTES: Final = 1 << 30
-"""Of one file; 5,000 nodes and 15,000 pods are about 250 MB."""
+MOST_BYTES: Final = 1 << 33
+"""Of one file; 100,000 nodes and as many pods are 2 GB as kubectl prints them."""
 MOST_YAML: Final = 64 << 20
 
 Text = bytes | mmap.mmap

@@ -39,7 +39,7 @@ async def read(client: Client, *, profiles: Sequence[Profile] = (), claims: bool
     """
     Return the cluster as it is now, with the claims on its devices if they are served.
 
-    Raises:
+    Raises, in a group:
         ConfigurationError: the reader may not list nodes or pods, or is not known.
         UnreachableError, ApiError: nodes or pods could not be listed for another reason.
     """
@@ -50,23 +50,24 @@ async def read(client: Client, *, profiles: Sequence[Profile] = (), claims: bool
         async with limiter:
             await _list(client, resource, collection)
 
-    await read_kind(NODES)  # alone: a reader without rights gets one error
-    served = await served_kinds(client)
-    if claims:
-        collection.cluster.claims = Claims()
-        served += [*CLAIM_KINDS, *await served_kinds(client, (TAINT_RULES,))]
     async with anyio.create_task_group() as tasks:
+        for resource in NEEDED:  # at the same time: in a large cluster these two take the time
+            tasks.start_soon(read_kind, resource)
+        served = await served_kinds(client)
+        if claims:
+            collection.cluster.claims = Claims()
+            served += [*CLAIM_KINDS, *await served_kinds(client, (TAINT_RULES,))]
         for resource in collection.resources:
             if resource not in NEEDED and (resource not in OPTIONAL_KINDS or resource in served):
                 tasks.start_soon(read_kind, resource)
-    await read_kind(PODS)  # last, as the process does: a pod comes after what it refers to
     return collection.capture()
 
 
 async def _list(client: Client, resource: Resource[Any], collection: Collection) -> None:
     try:
-        for decoded in await list_all(client, collection.reader_of(resource)):
-            collection.add(resource, decoded)
+        async for objects, _ in pages(client, collection.reader_of(resource)):
+            for decoded in objects:
+                collection.add(resource, decoded)
         collection.cluster.groups.watched.add(resource.group)
     except ApiError as error:
         if error.is_unauthorized:
@@ -75,8 +76,8 @@ async def _list(client: Client, resource: Resource[Any], collection: Collection)
             if not error.is_forbidden:
                 raise
             raise ConfigurationError(
-                f"you may not list {resource.name} in the whole cluster (403), and what is free depends on all nodes"
-                " and pods; ask the running scheduler with --ask, which answers within your rights"
+                f"what is free depends on all nodes and pods, and you may not list {resource.name} in the whole cluster"
+                " (403); ask the running scheduler with --ask, which answers within your rights"
             ) from error
         reason = "the right is missing" if error.is_forbidden else str(error)
         collection.note(_left_out(resource, reason))
@@ -87,16 +88,7 @@ async def _list(client: Client, resource: Resource[Any], collection: Collection)
 
 
 async def list_all(client: Client, resource: Resource[T]) -> list[Decoded[T]]:
-    """Return all objects of a kind; the list begins once more if its version has expired meanwhile."""
-    try:
-        return await _list_once(client, resource)
-    except ApiError as error:
-        if error.status != 410:
-            raise
-    return await _list_once(client, resource)
-
-
-async def _list_once(client: Client, resource: Resource[T]) -> list[Decoded[T]]:
+    """Return all objects of a kind."""
     return [decoded async for objects, _ in pages(client, resource) for decoded in objects]
 
 

@@ -19,6 +19,7 @@ import attrs
 from neuron_scheduler.commands.output import cut
 from neuron_scheduler.explain.answers import CoreState, Fleet, Holder, MachinePicture, TypeSummary
 from neuron_scheduler.explain.fleet import with_machine
+from neuron_scheduler.model.memo import memoise
 from neuron_scheduler.model.wording import count_text
 from neuron_scheduler.telemetry.line_formats import printable
 from neuron_scheduler.telemetry.terminal import BOLD, GREEN, RED, YELLOW, Paragraphs
@@ -371,19 +372,24 @@ def _bar(machine: MachinePicture) -> Segments:
     """Return a character for each device, in groups of four; a machine with very many gets none."""
     if machine.devices > _MOST_CELLS:
         return [("", "")]
-    size, bar = machine.cores_per_device, list[Segment]()
-    for device in range(machine.devices):
+    return _cells(machine.devices, machine.cores_per_device, machine.cores, free_mark(machine))
+
+
+@memoise(maxsize=4096)
+def _cells(devices: int, size: int, cores: str, free: Segment) -> Segments:
+    bar = list[Segment]()
+    for device in range(devices):
         if device and device % _CELLS_TOGETHER == 0:
             bar.append((" ", ""))
-        bar.append(_device(machine, machine.cores[device * size : (device + 1) * size]))
+        bar.append(_device(cores[device * size : (device + 1) * size], free))
     return bar
 
 
-def _device(machine: MachinePicture, cores: str) -> Segment:
+def _device(cores: str, free: Segment) -> Segment:
     for state in (CoreState.DOUBLE_BOOKED, CoreState.UNKNOWN, CoreState.KEPT):
         if state in cores:
             return MARKS[state]
     held = cores.count(CoreState.HELD)
     if not held:
-        return free_mark(machine)
+        return free
     return _USED if held == len(cores) else _PART

@@ -132,7 +132,8 @@ def _picture_of(node_info: NodeInfo, withheld: str) -> tuple[int, MachinePicture
     if machine is None:
         raise ValueError(f"node {node.name} has no Neuron")
     (stock,) = inventory.stock_of(node_info)
-    (left,) = inventory.stock_of(node_info.with_nominated(inventory.PLAIN_POD.priority))
+    later = node_info.with_nominated(inventory.PLAIN_POD.priority)
+    (left,) = (stock,) if later is node_info else inventory.stock_of(later)
     free, blocks = (0, ()) if withheld else (left.free, left.blocks)
     kept = reduce(or_, (cores for _, cores in _nominations(node_info)), NO_CORES)
     unclear, (ultraserver, size) = usage.unknown_holders > 0, _ultraserver(node)

@@ -12,7 +12,8 @@ from neuron_scheduler.kube.http.auth import Connection
 from neuron_scheduler.kube.http.client import Client
 from neuron_scheduler.model.pod_group import UNKNOWN
 from neuron_scheduler.settings.config import Config
-from neuron_scheduler.telemetry.errors import ApiError, ConfigurationError, UnreachableError
+from neuron_scheduler.telemetry.errors import ApiError, ConfigurationError, NeuronSchedulerError, UnreachableError
+from neuron_scheduler.telemetry.line_formats import leaves
 from neuron_scheduler.telemetry.metrics import Metrics
 from neuron_scheduler.wiring import Parts, wire
 from tests.capture.test_files import ITEMS, node, pod, spoil
@@ -28,8 +29,13 @@ def client_of(server: ListingServer) -> Client:
 
 
 async def read(server: ListingServer, **options: Any) -> Capture:
-    async with client_of(server) as client:
-        return await live.read(client, **options)
+    """Return the capture; of a group of errors the first is raised, as by the commands."""
+    try:
+        async with client_of(server) as client:
+            return await live.read(client, **options)
+    except* NeuronSchedulerError as group:
+        first = next(leaves(group))
+    raise first
 
 
 async def test_every_kind_is_listed_once() -> None:
@@ -38,8 +44,6 @@ async def test_every_kind_is_listed_once() -> None:
         capture = await read(server)
     assert [waiting.name for waiting in capture.waiting] == ["b"]
     assert sorted(server.requests) == sorted(set(server.requests))
-    assert server.requests[0] == NODES
-    assert server.requests[-1] == PODS
     assert len(capture.notes) == 13
 
 
@@ -59,7 +63,9 @@ async def test_kinds_that_the_reader_may_not_list() -> None:
     assert any(note.startswith("namespaces cannot be listed") for note in notes)
 
 
-@pytest.mark.parametrize(("lists", "missing"), [({}, "nodes"), ({PODS: []}, "nodes"), ({NODES: ITEMS[:1]}, "pods")])
+@pytest.mark.parametrize(
+    ("lists", "missing"), [({}, "(nodes|pods)"), ({PODS: []}, "nodes"), ({NODES: ITEMS[:1]}, "pods")]
+)
 async def test_without_the_rights_for_nodes_or_pods(lists: dict[str, Any], missing: str) -> None:
     """There is no answer; the error says which right is missing, and what to do."""
     async with listing(lists=lists, default=403) as server:

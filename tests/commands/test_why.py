@@ -229,7 +229,7 @@ def test_a_live_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("lists", "default", "says"),
     [
-        ({}, 403, "you may not list nodes in the whole cluster (403)"),
+        ({}, 403, "what is free depends on all nodes and pods, and you may not list "),
         ({}, 401, "the API server does not accept our credentials (401)"),
         ({NODES: [], PODS: 500}, 403, "500"),
     ],

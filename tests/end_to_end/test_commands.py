@@ -127,7 +127,7 @@ async def test_readers_with_few_rights(
             note.startswith("poddisruptionbudgets cannot be listed (the right is missing)") for note in answer["notes"]
         )
         error = await ask("why", "waits-mine", "-n", "mine", kubeconfig=tenant, code=2)
-        assert "you may not list nodes in the whole cluster (403)" in error
+        assert "what is free depends on all nodes and pods, and you may not list " in error
         assert "ask the running scheduler with --ask" in error
         port = f"--ask=http://127.0.0.1:{scheduler.port}"
         text = await ask("why", "waits-mine", "-n", "mine", port, kubeconfig=tenant, code=1)
@@ -137,5 +137,5 @@ async def test_readers_with_few_rights(
             error = await ask("why", "others/waits-others", port, kubeconfig=kubeconfig, code=2)
             assert error.count("\n") == 1
         error = await ask("map", kubeconfig=stranger, code=2)
-        assert "you may not list nodes" in error
+        assert "you may not list " in error
         assert await scheduler.stop() == 0
