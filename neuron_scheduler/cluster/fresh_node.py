@@ -8,14 +8,16 @@ without what belongs to one machine or to a passing state. A type that the clust
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from heapq import nsmallest
 from itertools import chain, islice
 from operator import attrgetter
-from typing import Final
+from typing import Final, cast
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, Slot, membership, slots_of
+from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, membership, slots_of
+from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, on_node
 from neuron_scheduler.cluster.rows.pod_info import pod_info_of
 from neuron_scheduler.cluster.view import View
@@ -26,13 +28,14 @@ from neuron_scheduler.model.selectors import Taint
 from neuron_scheduler.model.volumes import CSINode, NodeStorage
 from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, doubts, machine_of
 
-_MOST_READ: Final = 128
-"""Nodes of a type that are read, the youngest: a new node is like them."""
+_MOST_READ: Final = 32
+"""Nodes of a group that are read, the youngest: a new node is like them."""
 _MANY: Final = 2048
-"""Nodes of a type that are not sorted by age: there may be a hundred thousand."""
+"""Nodes of a group that are not sorted by age: there may be a hundred thousand."""
 _YOUNG: Final = 600.0
 """Seconds for which a node may lack some of its daemon pods."""
-_MOST_SHAPES: Final = 8
+_MOST_SHAPES: Final = 256
+"""Groups of nodes of a type that a new one may belong to."""
 _PLENTY: Final = 1 << 50
 """Stands for an amount of cpu, memory or storage that is not known."""
 _PODS_ON_ANY_NODE: Final = 110
@@ -71,36 +74,49 @@ class FreshNode:
             and most of its labels are not known, and cpu and memory count as plenty.
         daemons: pods that would run on it as they run on its like.
         storage: what that node can attach.
+        node_group: what tells its group of nodes from others.
     """
 
     node: Node
     like: str = ""
     daemons: tuple[Pod, ...] = ()
     storage: NodeStorage = attrs.field(factory=NodeStorage)
+    node_group: Hashable = ()
 
     @property
     def zone(self) -> str:
         return self.node.labels.get(ZONE_LABEL, "")
 
 
-def fresh_nodes(view: View, instance_type: str, among: NodeSet = NO_NODES) -> tuple[FreshNode, ...]:
-    """
-    Return the shapes of a new node of a type, the most frequent first: one for each zone, node group and so on.
+def node_group_of(node: Node) -> Values:
+    """Index definition: a node's type, and what is the same in all nodes of its group; nothing without Neuron."""
+    if machine_of(node) is None or node.refusal:
+        return ()
+    return ((node.instance_type, hash((frozenset(_lasting_labels(node).items()), frozenset(_lasting_taints(node))))),)
 
-    `instance_type` is without `ml.`. The groups of the nodes of `among` count however rare they are. Empty for a type
-    that neither the cluster nor the catalog has. It asks for the indexes of the labels of instance types and zones.
+
+def fresh_nodes(view: View, instance_type: str) -> Iterator[FreshNode]:
     """
-    of_type = view.label_postings(INSTANCE_TYPE_LABEL).any_of((instance_type, f"ml.{instance_type}"))
-    shapes = _existing_shapes(view, of_type)
-    shapes |= _existing_shapes(view, among & of_type) if among & of_type != of_type else {}
-    return tuple(shapes.values()) or tuple(_catalog_shapes(view, instance_type))
+    Yield the shape of a new node of each group of a type, the largest group first.
+
+    `instance_type` is without `ml.`. Nothing for a type that neither the cluster nor the catalog has. It asks for the
+    index of node groups, and for the zones.
+    """
+    posted = view.node_postings(node_group_of)
+    groups = [group for group in _node_groups(view) if group[0] == instance_type]
+    for group in nsmallest(_MOST_SHAPES, groups, lambda group: (-posted.count(group), *islice(posted.slots(group), 1))):
+        yield _shape_of(group, _youngest(view, posted.get(group)))
+    if not groups:
+        yield from _catalog_shapes(view, instance_type)
 
 
 def known_types(view: View) -> tuple[str, ...]:
     """Return the types with Neuron of which `fresh_nodes` knows a shape: those of the cluster, then the catalog's."""
-    by_type = view.label_postings(INSTANCE_TYPE_LABEL)
-    present = (str(value) for value in by_type.values if _has_neuron(view, by_type.get(value)))
-    return tuple(dict.fromkeys((*sorted(name.removeprefix("ml.") for name in present), *INSTANCE_TYPES)))
+    return tuple(dict.fromkeys((*sorted({name for name, _ in _node_groups(view)}), *INSTANCE_TYPES)))
+
+
+def _node_groups(view: View) -> Iterable[tuple[str, int]]:
+    return cast(Iterable[tuple[str, int]], view.node_postings(node_group_of).values)
 
 
 def join(cluster: Cluster, fresh: FreshNode, number: int = 1) -> str:
@@ -132,17 +148,6 @@ def _with_own_names(fresh: FreshNode, number: int) -> tuple[Node, tuple[Pod, ...
     )
 
 
-def _existing_shapes(view: View, nodes: NodeSet) -> dict[Hashable, FreshNode]:
-    groups: dict[Hashable, list[NodeInfo]] = {}
-    for node_info in _youngest(view, nodes):
-        node = node_info.node
-        if node_info.machine is not None and not node.refusal:
-            labels, taints = _lasting_labels(node), _lasting_taints(node)
-            groups.setdefault((frozenset(labels.items()), taints), []).append(node_info)
-    in_order = sorted(groups, key=lambda kind: len(groups[kind]), reverse=True)
-    return {kind: _shape_of(groups[kind]) for kind in in_order[:_MOST_SHAPES]}
-
-
 def _youngest(view: View, nodes: NodeSet) -> Sequence[NodeInfo]:
     """
     Return the rows of some nodes, the youngest first.
@@ -153,10 +158,6 @@ def _youngest(view: View, nodes: NodeSet) -> Sequence[NodeInfo]:
         latest = filter(membership(nodes, nodes.bit_length()), map(Slot, reversed(range(nodes.bit_length()))))
         return [view.row(slot) for slot in islice(latest, _MOST_READ)]
     return sorted(map(view.row, slots_of(nodes)), key=attrgetter("node.created"), reverse=True)[:_MOST_READ]
-
-
-def _has_neuron(view: View, nodes: NodeSet) -> bool:
-    return any(view.row(slot).machine is not None for slot in islice(slots_of(nodes), _MOST_READ))
 
 
 def _usual_daemons(rows: Sequence[Mapping[Hashable, Pod]]) -> dict[Hashable, Pod]:
@@ -172,7 +173,7 @@ def _daemon_of(pod: Pod, node_name: str) -> Hashable:
     return pod.namespace, owner or pod.name.removesuffix(node_name)
 
 
-def _shape_of(alike: Sequence[NodeInfo]) -> FreshNode:
+def _shape_of(group: Hashable, alike: Sequence[NodeInfo]) -> FreshNode:
     """Return the shape of the node that shows best what a new one would be: a sound one that lacks no daemon pod."""
     grown = [row for row in alike if row.node.created <= alike[0].node.created - _YOUNG]
     alike = grown if len(grown) > 2 else alike
@@ -198,7 +199,7 @@ def _shape_of(alike: Sequence[NodeInfo]) -> FreshNode:
     )
     storage = attrs.evolve(node_info.storage, attachments=frozenset())
     fresh = attrs.evolve(fresh, labels={**fresh.labels, **dict.fromkeys(_keys_named_after(node), node.name)})
-    return FreshNode(fresh, node.name, tuple(daemons.values()), storage)
+    return FreshNode(fresh, node.name, tuple(daemons.values()), storage, group)
 
 
 def _lasting_labels(node: Node) -> dict[str, str]:
@@ -242,4 +243,4 @@ def _catalog_shapes(view: View, instance_type: str) -> Iterable[FreshNode]:
     zones = sorted(str(zone) for zone in view.label_postings(ZONE_LABEL).values)[:_MOST_SHAPES]
     for zone in ({ZONE_LABEL: zone} for zone in zones) if zones else ({},):
         node = Node("", "new", _LATER, {**labels, **zone}, allocatable={**host, **silicon}, capacity=silicon)
-        yield FreshNode(node)
+        yield FreshNode(node, node_group=(instance_type, *zone.values()))

@@ -13,14 +13,14 @@ For runs of any length on a line it is first-fit-decreasing, with its known boun
 """
 
 from collections import deque
-from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Final
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
 from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, join, known_types, row_of
-from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet, lowest_slot
+from neuron_scheduler.cluster.index.nodeset import NO_NODES, lowest_slot
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.tables.affinity_terms import TermKind
 from neuron_scheduler.cluster.view import View
@@ -36,7 +36,7 @@ from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.refusals import refusal_of_pod
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
 from neuron_scheduler.scheduling.cycle.signature import Signature, signature_of
-from neuron_scheduler.scheduling.cycle.what_if import Placer, new_node_takes, nodes_like_new_ones
+from neuron_scheduler.scheduling.cycle.what_if import Placer, new_node_takes
 
 UNSCHEDULABLE: Final = "Unschedulable"
 _PODS_A_STEP: Final = 50
@@ -174,13 +174,6 @@ class MachineOffer:
         return self.fresh.node.labels.get(INSTANCE_TYPE_LABEL, "")
 
     @property
-    def kind(self) -> Hashable:
-        """What is the same in the nodes of one group, whichever of them a new one is shaped like."""
-        node = self.fresh.node
-        labels = frozenset(label for label in node.labels.items() if label[1] != node.name)
-        return labels, node.taints, bool(self.fresh.like)
-
-    @property
     def silicon(self) -> Resources:
         allocatable = self.fresh.node.allocatable
         return {name: allocatable[name] for name in NEURON_NAMES if allocatable.get(name, 0) > 0}
@@ -192,10 +185,12 @@ class PackedMachine:
     A machine with its pods, in the order in which it got them.
 
     Attributes:
-        alike: the offers of this type that the first pod takes; each takes each of the pods.
+        of_type: all offers of its type.
+        alike: those of them that take the first pod; each takes each of the pods.
     """
 
     offer: MachineOffer
+    of_type: tuple[MachineOffer, ...]
     alike: tuple[MachineOffer, ...]
     pods: tuple[Pod, ...]
 
@@ -206,7 +201,7 @@ class Packing:
 
     fork: Cluster
     view: View  # of the cluster without these machines, which are like its nodes
-    _offers: dict[tuple[str, NodeSet], tuple[MachineOffer, ...]] = attrs.field(factory=dict)
+    _offers: dict[str, tuple[MachineOffer, ...]] = attrs.field(factory=dict)
     _joined: int = 0
     _taking: dict[Signature, tuple[MachineOffer, ...]] = attrs.field(factory=dict)
     _placer: Placer = attrs.Factory(lambda self: Placer(self.fork), takes_self=True)
@@ -219,13 +214,15 @@ class Packing:
         line.pods.popleft()
         return result.node_name
 
-    def offers_of(self, instance_type: str, usable: NodeSet) -> tuple[MachineOffer, ...]:
-        """Return machines of a type, like all of its nodes or the usable ones; `instance_type` is without `ml.`."""
-        of_type = self.view.label_postings(INSTANCE_TYPE_LABEL).any_of((instance_type, f"ml.{instance_type}"))
-        key = instance_type, of_type & usable
-        if key not in self._offers:
-            self._offers[key] = tuple(map(MachineOffer, fresh_nodes(self.view, *key)))
-        return self._offers[key]
+    def offers_of(self, instance_type: str) -> Generator[None, None, tuple[MachineOffer, ...]]:
+        """Return machines of a type, one of each group of its nodes; `instance_type` is without `ml.`."""
+        if instance_type not in self._offers:
+            offers = list[MachineOffer]()
+            for fresh in fresh_nodes(self.view, instance_type):
+                offers.append(MachineOffer(fresh))
+                yield
+            self._offers[instance_type] = tuple(offers)
+        return self._offers[instance_type]
 
     def offers_for(self, line: PackingLine, pod: Pod) -> Generator[None, None, tuple[MachineOffer, ...]]:
         """
@@ -237,17 +234,13 @@ class Packing:
         if known is not None:
             return known
         yield from self._placer.warmup.prepare(self.fork, pod, line.profile)
-        yield from self._placer.warmup.prepare_refusal(self.fork, pod, line.profile)
         found, named = list[MachineOffer](), named_types(pod.constraints)
-        usable = nodes_like_new_ones(self.fork, pod, line.profile)
-        yield
         for name in known_types(self.view):
-            for offer in self.offers_of(name, usable):
+            for offer in (yield from self.offers_of(name)):
                 if offer.fresh.like or name in named:
                     if new_node_takes(self.fork, offer.fresh, pod, line.profile):
                         found.append(offer)
                     yield
-            yield
         found = [offer for offer in found if offer.fresh.like] or found
         if not (has_pod_terms(pod.constraints) or self.fork.view.has_terms(TermKind.ANTI_AFFINITY)):
             self._taking[line.key] = tuple(found)
@@ -277,7 +270,8 @@ class Packing:
         in_order = sorted(taking, key=lambda offer: offer.silicon.get(name, 0))
         offer = next((offer for offer in in_order if offer.silicon.get(name, 0) >= total), in_order[-1])
         alike = tuple(each for each in taking if each.instance_type == offer.instance_type)
-        kinds = {each.kind for each in alike}
+        groups = {each.fresh.node_group for each in alike}
+        of_type = yield from self.offers_of(offer.fresh.node.instance_type)
         node_name = self.join(offer)
         pods: tuple[Pod, ...] = ()
         yield
@@ -287,7 +281,7 @@ class Packing:
                 row = self.fork.node(node_name)
                 if row is None or row.free(line.request.resource) < line.request.total:
                     break
-                if pods and not kinds <= {each.kind for each in (yield from self.offers_for(line, pod))}:
+                if pods and not groups <= {each.fresh.node_group for each in (yield from self.offers_for(line, pod))}:
                     break
                 fits = self.place_on(line, pod, node_name)
                 yield
@@ -295,4 +289,4 @@ class Packing:
                     break
                 line.pods.popleft()
                 pods = (*pods, pod)
-        return PackedMachine(offer, alike, pods) if pods else None
+        return PackedMachine(offer, of_type, alike, pods) if pods else None

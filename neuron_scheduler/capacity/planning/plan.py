@@ -15,7 +15,7 @@ Requests keep their pods from one plan to the next, so nothing is asked for and 
 
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from functools import partial, reduce
+from functools import reduce
 from typing import Final
 
 import attrs
@@ -33,15 +33,12 @@ from neuron_scheduler.capacity.planning.packing import (
     lines_of,
 )
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.index.nodeset import NO_NODES, NodeSet
-from neuron_scheduler.cluster.tables.affinity_terms import TermKind
 from neuron_scheduler.cluster.view import View
-from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL
+from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, NEURON_NAMES, Resources, add
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.what_if import prepare_for_fresh
-from neuron_scheduler.scheduling.plugins import node_affinity, taint_toleration
 
 MOST_NEEDS: Final = 64
 """Machines that one plan asks for at most; the next round goes on."""
@@ -202,9 +199,7 @@ class _Planning:
     def fill(self, coming: Mapping[str, MachineNeed]) -> Generator[None, None, None]:
         """Add the machine of each request for those of its pods that still wait: it is believed to serve them."""
         for name, need in coming.items():
-            yield from self._packing.view.prepare(partial(_nodes_like, need))
-            alike = _nodes_like(need, self._packing.view)
-            offers = self._packing.offers_of(need.instance_type.removeprefix("ml."), alike)
+            offers = yield from self._packing.offers_of(need.instance_type.removeprefix("ml."))
             offer = next((offer for offer in offers if need.is_met_by(offer.fresh.node)), None)
             node_name = "" if offer is None else self._packing.join(offer)
             self._request_on[node_name] = name
@@ -285,7 +280,7 @@ class _Planning:
             instance_type=name,
             silicon={unit: silicon[unit] for unit in silicon if {(name, unit), ("", unit)} & self._units},
             host=self._host(reduce(add, [pod.requests for pod in pods]), packed.alike),
-            zones=_zones(packed, self._packing),
+            zones=_zones(packed),
             pods=pods,
             pattern=packed.pods[0],
         )
@@ -311,18 +306,9 @@ def _owner_of(pod: Pod) -> LimitOwner:
     return LimitOwner(pod.scheduler_name, pod.namespace)
 
 
-def _nodes_like(need: MachineNeed, view: View) -> NodeSet:
-    """Return nodes like the machine of a need, if they are not in a passing state."""
-    tolerated = taint_toleration.tolerated_nodes(view, need.pattern, view.live)
-    nodes = node_affinity.fitting_nodes(view, need.pattern, tolerated)
-    return nodes & view.label_postings(ZONE_LABEL).any_of(need.zones) if need.zones else nodes
-
-
-def _zones(packed: PackedMachine, packing: Packing) -> tuple[str, ...]:
+def _zones(packed: PackedMachine) -> tuple[str, ...]:
     """Return the zones that must be asked for; none where every zone is open to every pod of the machine."""
-    offers = packing.offers_of(packed.offer.instance_type.removeprefix("ml."), NO_NODES)
-    zones, existing = {offer.fresh.zone for offer in packed.alike} - {""}, {offer.fresh.zone for offer in offers} - {""}
+    zones, existing = ({offer.fresh.zone for offer in offers} - {""} for offers in (packed.alike, packed.of_type))
     needs = [pod.constraints for pod in packed.pods]
     bound = any(each.volume_claims or each.inline_volumes or has_pod_terms(each) for each in needs)
-    bound |= packing.fork.view.has_terms(TermKind.ANTI_AFFINITY)  # of others
     return tuple(sorted(zones)) if bound or not zones >= existing else ()

@@ -72,7 +72,7 @@ def fitting_new_nodes(
 def prepare_new_nodes(view: View, pod: Pod, topology: str = "") -> Iterator[None]:
     """Build the indexes that the search for new nodes needs of all others; yields when other tasks may run."""
     yield from prepare_for_fresh(view)
-    yield from view.prepare(lambda view: (_exceeds_every_node(view, pod), view.domains(topology)))
+    yield from view.prepare(lambda view: (_exceeds_every_node(view, pod), _comes_in_domains(view, "", topology)))
 
 
 def _exceeds_every_node(view: View, pod: Pod) -> bool:
@@ -145,7 +145,6 @@ def _new_nodes(group: RefusedGroup) -> Generator[None, None, SuggestedChange | N
     if member.neuron is None:
         return None
     yield from IndexWarmup().prepare(cluster, member, profile)
-    yield from IndexWarmup().prepare_refusal(cluster, member, profile)
     for fresh in (yield from fitting_new_nodes(cluster, member, profile, group.gang.group.topology))[:MOST_TYPES]:
         if fewest := (yield from _fewest(group, fresh)):
             return _sentence(group.gang, fresh, fewest, seen=not group.refusal.reason.new_node_cannot_help)

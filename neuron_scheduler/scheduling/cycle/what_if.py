@@ -9,20 +9,17 @@ from collections.abc import Generator, Iterator
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, known_types, row_of
-from neuron_scheduler.cluster.index.nodeset import NodeSet
+from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, known_types, node_group_of, row_of
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest
-from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL
+from neuron_scheduler.model.node import ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.neuron.topology import illegal_count, place
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
-from neuron_scheduler.scheduling.cycle.refusals import resolvable_nodes
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, NoNode, decide_on, select_node
 from neuron_scheduler.scheduling.cycle.trial import take_with_volumes
-from neuron_scheduler.scheduling.plugins import neuron_topology, node_affinity
 
 
 @attrs.define(eq=False)
@@ -74,15 +71,8 @@ def has_room(fresh: FreshNode, request: NeuronRequest) -> bool:
 
 
 def prepare_for_fresh(view: View) -> Iterator[None]:
-    """Build in steps the indexes that find nodes by type and by zone, from which new nodes get their shape."""
-    return view.prepare(lambda view: (view.label_postings(INSTANCE_TYPE_LABEL), view.label_postings(ZONE_LABEL)))
-
-
-def nodes_like_new_ones(cluster: Cluster, pod: Pod, profile: Profile) -> NodeSet:
-    """Return the nodes with Neuron which only others keep from a pod, else those that it selects; warm up before."""
-    machines = neuron_topology.machines(cluster.view).keyed
-    usable = resolvable_nodes(cluster, pod, profile)[0] & machines
-    return usable or node_affinity.fitting_nodes(cluster.view, pod, machines & cluster.view.live)
+    """Build in steps the indexes from which new nodes get their shape."""
+    return view.prepare(lambda view: (view.node_postings(node_group_of), view.label_postings(ZONE_LABEL)))
 
 
 def fresh_nodes_that_take(
@@ -99,10 +89,8 @@ def fresh_nodes_that_take(
         zone: tried for each type, even if no new node is known to be there.
     """
     found: list[FreshNode] = []
-    usable = nodes_like_new_ones(cluster, pod, profile)
-    yield
     for instance_type in known_types(cluster.view):
-        for fresh in _fresh_nodes_with(cluster.view, instance_type, usable, zone):
+        for fresh in _fresh_nodes_with(cluster.view, instance_type, zone):
             if bool(fresh.like) is existing and new_node_takes(cluster, fresh, pod, profile):
                 found.append(fresh)
                 break
@@ -111,13 +99,14 @@ def fresh_nodes_that_take(
     return sorted(found, key=lambda fresh: (_devices(fresh), fresh.node.instance_type))
 
 
-def _fresh_nodes_with(view: View, instance_type: str, usable: NodeSet, zone: str) -> tuple[FreshNode, ...]:
-    """Return the shapes of a new node of a type; each also in the zone, if one is given and none is there."""
-    fresh = fresh_nodes(view, instance_type, usable)
-    if not zone or any(each.zone == zone for each in fresh):
-        return fresh
-    nodes = [attrs.evolve(each.node, labels={**each.node.labels, ZONE_LABEL: zone}) for each in fresh]
-    return (*fresh, *(attrs.evolve(each, node=node) for each, node in zip(fresh, nodes, strict=True)))
+def _fresh_nodes_with(view: View, instance_type: str, zone: str) -> Iterator[FreshNode]:
+    """Yield the shapes of a new node of a type; then each in the zone, too, if one is given and none is there."""
+    shapes = list[FreshNode]()
+    for fresh in fresh_nodes(view, instance_type):
+        shapes.append(fresh)
+        yield fresh
+    for fresh in shapes if zone and all(each.zone != zone for each in shapes) else ():
+        yield attrs.evolve(fresh, node=attrs.evolve(fresh.node, labels={**fresh.node.labels, ZONE_LABEL: zone}))
 
 
 def _devices(fresh: FreshNode) -> int:

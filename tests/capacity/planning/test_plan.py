@@ -29,6 +29,7 @@ from neuron_scheduler.model.selectors import (
     LabelSelector,
     NodeSelectorTerm,
     Operator,
+    PodAffinityTerm,
     Requirement,
     SpreadConstraint,
     Taint,
@@ -103,7 +104,7 @@ def test_the_smallest_machine_that_serves_the_most() -> None:
 
 @pytest.mark.parametrize("selector", [{"group": "rare"}, {}], ids=["selects it", "tolerates no other's taint"])
 def test_a_rare_group_of_nodes_counts_for_pods_that_may_use_no_other(selector: dict[str, str]) -> None:
-    """A fleet has many groups of nodes, of which only the most frequent are looked at for a pod that may use all."""
+    """A fleet has many groups of nodes, and each of them is looked at."""
     groups = ["rare", *(f"often-{number}" for number in range(9)), *(f"often-{number}" for number in range(9))]
     cluster = cluster_of(
         *(
@@ -169,6 +170,17 @@ def test_pods_that_are_spread_over_zones() -> None:
     cluster = cluster_of((there, [*pods, peer]), broken("b", labels=in_zone("z1")))
     (need,) = plan_for(cluster, [waiting("p", 4, labels={"app": "w"}, spread=(spread,))]).needs
     assert need.zones == ("z1",)
+
+
+@pytest.mark.parametrize(("key", "zones"), [(HOSTNAME_LABEL, ()), (ZONE_LABEL, ("z1",))])
+def test_pods_that_others_keep_away(key: str, zones: tuple[str, ...]) -> None:
+    """The zone matters where another pod closes one, not where there is any pod with anti-affinity."""
+    away = PodAffinityTerm(key, EVERY_PEER, namespaces=frozenset({"default"}))
+    there, pods = broken("a", labels=in_zone("z0", **{HOSTNAME_LABEL: "a"}))
+    other = pod("other", on="a", anti_affinity=(away,))
+    cluster = cluster_of((there, [*pods, other]), broken("b", labels=in_zone("z1")))
+    (need,) = plan_for(cluster, [waiting("p", 4, labels={"app": "w"})]).needs
+    assert need.zones == zones
 
 
 @pytest.mark.parametrize(
