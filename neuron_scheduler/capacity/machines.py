@@ -16,19 +16,18 @@ from itertools import count
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 import attrs
+from anyio.lowlevel import checkpoint
 
 from neuron_scheduler.capacity.placeholders import is_asking, is_placeholder, manifest, need_of
 from neuron_scheduler.capacity.planning.need import MachineNeed
 from neuron_scheduler.capacity.writer import PlaceholderWriter
 from neuron_scheduler.cluster.changes import Change, Kinds, NodeChanged, PodBound, PodGone, PodPending
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.index.nodeset import slots_of
 from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.rows.pod_info import PodInfo
 from neuron_scheduler.controllers.pod_reporter import PodReporter
 from neuron_scheduler.kube.http.pacing import Backoff
 from neuron_scheduler.kube.writes.work_queue import DelayingQueue
-from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.wording import span
 from neuron_scheduler.scheduling.queue.scheduling_queue import SchedulingQueue
@@ -43,6 +42,7 @@ FIRST_PAUSE: Final = 60.0
 LONGEST_PAUSE: Final = 4 * 3600.0
 MOST_DELETED: Final = 256
 """So many uids of deleted placeholders are remembered, because the watch may show these pods later."""
+_ROWS_A_STEP: Final = 1000
 
 log = logs.logger(__name__)
 
@@ -208,10 +208,15 @@ class MachineRequests:
             elif self.clock() - request.since >= bound:
                 came = f"node {request.node_name} has joined" if request.node_name else "no node has joined"
                 self._give_up(request, f"it has not served its pods within {span(bound)}: {came} for it", first=bound)
-        view = self.cluster.view
-        types = {request.need.instance_type for request in self._present() if request.is_wanted}
-        for slot in slots_of(view.label_postings(INSTANCE_TYPE_LABEL).any_of(types)):
-            self._look_at(view.row(slot))
+
+    async def look_at_nodes(self) -> None:
+        """Look for machines that had come before their request was known here; of others the watch tells."""
+        oldest = min([request.created for request in self._present() if request.is_wanted], default=float("inf"))
+        for position, node_info in enumerate(self.cluster.view.rows_in_slots() if oldest < float("inf") else ()):
+            if position % _ROWS_A_STEP == 0:
+                await checkpoint()
+            if node_info is not None and oldest <= node_info.node.created:
+                self._look_at(node_info)
 
     def observe(self, change: Change) -> None:
         match change:
@@ -304,12 +309,18 @@ class MachineRequests:
             self.requests.pop(request.name, None)
 
     def _pause(self, request: MachineRequest, reason: str, *, first: float, refused: bool = False) -> list[Pod]:
-        """Ask for no machine for the pods of a request for a while; return those that wait, whose owners are told."""
-        before = max((self._pauses[uid].seconds for uid in request.pods if uid in self._pauses), default=0.0)
+        """
+        Ask for no machine for the pods of a request for a while; return those that wait, whose owners are told.
+
+        Those that only came along may get another machine: no pod that is hard to serve holds others up.
+        """
+        queued = map(self.queue.get, sorted(request.pods))  # in one order, because sets have none
+        waiting, pattern = [each.pod for each in queued if each is not None], request.need.pattern
+        alike = {pod.uid for pod in waiting if request.manifest is None or _places_of(pod) == _places_of(pattern)}
+        before = max((self._pauses[uid].seconds for uid in alike if uid in self._pauses), default=0.0)
         seconds = min(max(first, 2 * before), LONGEST_PAUSE)
-        self._pauses |= dict.fromkeys(request.pods, Pause(reason, refused, self.clock() + seconds, seconds))
-        waiting = map(self.queue.get, sorted(request.pods))  # in one order, because sets have none
-        return [queued.pod for queued in waiting if queued is not None]
+        self._pauses |= dict.fromkeys(alike, Pause(reason, refused, self.clock() + seconds, seconds))
+        return waiting
 
     def _give_up(self, request: MachineRequest, reason: str, *, first: float) -> None:
         """End a request in vain: its pods ask for nothing for a while, `first` seconds at the first time."""
@@ -370,6 +381,10 @@ class MachineRequests:
             log.warning("Request for a machine cannot be written, trying again", name=request.name, err=str(error))
         pause = request.backoff.next(at_least=error.retry_after if isinstance(error, ApiError) else None)
         self._turns.add(request.name, "", self.clock() + pause)
+
+
+def _places_of(pod: Pod) -> object:
+    return pod.constraints, pod.tolerations
 
 
 def _is_used(node_info: NodeInfo) -> bool:

@@ -142,6 +142,7 @@ class CapacityRequester:
 
     async def round(self) -> None:
         self.machines.look()
+        await self.machines.look_at_nodes()
         waiting = await self._unplaced_pods()
         coming = self.machines.unmet_needs
         if not coming and not any(pod.may_bind for pod in waiting):

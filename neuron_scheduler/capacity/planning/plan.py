@@ -139,7 +139,9 @@ def _prepare(
     yield from prepare_for_fresh(base.view)
     unseen_need = yield from hidden_pods(base.fork(), pods, profile_of)
     groups: dict[str, list[Pod]] = {}
-    for waiting in seen:
+    for number, waiting in enumerate(seen):
+        if number % _PODS_A_STEP == 0:
+            yield
         name = "others" if waiting.pod.uid not in unseen_need else "overdue" if waiting.overdue else "hidden"
         groups.setdefault(name, []).append(waiting.pod)
     lines: dict[str, list[PackingLine]] = {}
