@@ -141,10 +141,10 @@ class Cluster:
     def put_node(self, node: Node) -> NodeInfo:
         if self.claims is not None:
             node = self.claims.with_published(node)
-        before = self.node(node.name)
-        if before is None:  # no index had its pods, so changes of their claims were not applied
-            before = with_current_volumes(self._table.node_info_of(node.name), self.volumes)
-        new = self._with_claimed(_with_node(before, node, self.volumes.storage_of(node.name)))
+        before, storage = self.node(node.name), self.volumes.storage_of(node.name)
+        if before is None and (headless := self._table.headless.get(node.name)) is not None:
+            before = with_current_volumes(headless, self.volumes)  # no index had its pods to apply changes of claims
+        new = self._with_claimed(_with_node(before, node, storage) if before else on_node(node, storage=storage))
         self._table.put(new)
         return new
 

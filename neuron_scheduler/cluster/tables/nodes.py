@@ -114,7 +114,7 @@ class NodeTable:
     images: ImageTable = attrs.field(factory=ImageTable)
     offered: OfferedNames = attrs.field(factory=OfferedNames)
     relabelings: Relabelings = attrs.field(factory=Relabelings)
-    _headless: dict[str, NodeInfo] = attrs.field(factory=dict)
+    headless: dict[str, NodeInfo] = attrs.field(factory=dict)
     _holes: deque[Slot] = attrs.field(factory=deque)  # the one that has been empty for longest first
     _last_terms: dict[TermKind, tuple[object, list[tuple[PodAffinityTerm, Column]]]] = attrs.field(factory=dict)
     _last_sums: dict[Hashable, Column] = attrs.field(factory=dict)
@@ -130,7 +130,7 @@ class NodeTable:
         slot = self.slot_of.get(name)
         if slot is not None:
             return self.row(slot)
-        return self._headless.get(name) or NodeInfo(Node(uid="", name=name))
+        return self.headless.get(name) or NodeInfo(Node(uid="", name=name))
 
     def domains(self, key: str) -> Domains:
         """Return the domains of a label; a key that no node has costs no index."""
@@ -181,7 +181,7 @@ class NodeTable:
             return
         if slot is not None:
             self._vacate(slot)
-        self._headless.pop(name, None)
+        self.headless.pop(name, None)
         self._insert(node_info)
 
     def put_pod(self, node_info: NodeInfo, uid: str) -> None:
@@ -200,9 +200,9 @@ class NodeTable:
                 pod_info = after or before
                 self.of_rows.record(slot, old, node_info, parts=0 if pod_info is None else pod_info.pod.parts)
         elif node_info.pod_infos:
-            self._headless[name] = node_info
+            self.headless[name] = node_info
         else:
-            self._headless.pop(name, None)
+            self.headless.pop(name, None)
 
     def remove(self, name: str) -> None:
         """Remove a node; its pods are kept in a headless row, its nominations are not."""
@@ -212,7 +212,7 @@ class NodeTable:
         node_info = self.row(slot)
         self._vacate(slot)
         if node_info.pod_infos:
-            self._headless[name] = attrs.evolve(node_info, nominations=(), set_aside=None)
+            self.headless[name] = attrs.evolve(node_info, nominations=(), set_aside=None)
 
     def replace(self, slot: Slot, node_info: NodeInfo | None, *, with_terms: bool = True) -> None:
         old = self.slots[slot]
@@ -265,7 +265,7 @@ class NodeTable:
             images=self.images.fork(),
             offered=self.offered.fork(),
             relabelings=self.relabelings.fork(),
-            headless=dict(self._headless),
+            headless=dict(self.headless),
             holes=self._holes.copy(),
         )
         fork.sums.share(self.sums)
