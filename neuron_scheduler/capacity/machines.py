@@ -316,7 +316,9 @@ class MachineRequests:
         """
         queued = map(self.queue.get, sorted(request.pods))  # in one order, because sets have none
         waiting, pattern = [each.pod for each in queued if each is not None], request.need.pattern
-        alike = {pod.uid for pod in waiting if request.manifest is None or _places_of(pod) == _places_of(pattern)}
+        where = pattern.constraints, pattern.tolerations
+        adopted = request.manifest is None  # then the pattern is the placeholder
+        alike = {pod.uid for pod in waiting if adopted or (pod.constraints, pod.tolerations) == where}
         before = max((self._pauses[uid].seconds for uid in alike if uid in self._pauses), default=0.0)
         seconds = min(max(first, 2 * before), LONGEST_PAUSE)
         self._pauses |= dict.fromkeys(alike, Pause(reason, refused, self.clock() + seconds, seconds))
@@ -381,10 +383,6 @@ class MachineRequests:
             log.warning("Request for a machine cannot be written, trying again", name=request.name, err=str(error))
         pause = request.backoff.next(at_least=error.retry_after if isinstance(error, ApiError) else None)
         self._turns.add(request.name, "", self.clock() + pause)
-
-
-def _places_of(pod: Pod) -> object:
-    return pod.constraints, pod.tolerations
 
 
 def _is_used(node_info: NodeInfo) -> bool:

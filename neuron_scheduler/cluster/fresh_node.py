@@ -8,15 +8,14 @@ without what belongs to one machine or to a passing state. A type that the clust
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from heapq import nsmallest
 from itertools import chain, islice
 from operator import attrgetter
-from typing import Final, cast
+from typing import Final
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, membership, slots_of
+from neuron_scheduler.cluster.index.nodeset import NodeSet, Slot, less, membership, slots_of
 from neuron_scheduler.cluster.index.postings import Values
 from neuron_scheduler.cluster.rows.node_info import NodeInfo, on_node
 from neuron_scheduler.cluster.rows.pod_info import pod_info_of
@@ -29,12 +28,12 @@ from neuron_scheduler.model.volumes import CSINode, NodeStorage
 from neuron_scheduler.neuron.catalog import INSTANCE_TYPES, doubts, machine_of
 
 _MOST_READ: Final = 32
-"""Nodes of a group that are read, the youngest: a new node is like them."""
+"""Nodes of a group whose pods are read: a new node is like them."""
 _MANY: Final = 2048
 """Nodes of a group that are not sorted by age: there may be a hundred thousand."""
 _YOUNG: Final = 600.0
 """Seconds for which a node may lack some of its daemon pods."""
-_MOST_SHAPES: Final = 256
+_MOST_GROUPS: Final = 64
 """Groups of nodes of a type that a new one may belong to."""
 _PLENTY: Final = 1 << 50
 """Stands for an amount of cpu, memory or storage that is not known."""
@@ -49,7 +48,7 @@ _OF_ONE_MACHINE: Final = (
     "topology.k8s.aws/ultraserver-id",
 )
 """Beginnings of the keys of labels that say where one machine is."""
-_INSTANCE_ID: Final = re.compile(r"i-[0-9a-f]{8,17}")
+_INSTANCE_ID: Final = re.compile(r"i-[0-9a-f]{8,17}\Z")
 _OF_A_STATE: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "aws-node-termination-handler/")
 _OF_A_STATE_TOO: Final = frozenset(
     {
@@ -75,6 +74,7 @@ class FreshNode:
         daemons: pods that would run on it as they run on its like.
         storage: what that node can attach.
         node_group: what tells its group of nodes from others.
+        row: what it is with its daemon pods, for `Cluster.row_added`: no fork is needed for one node.
     """
 
     node: Node
@@ -82,6 +82,14 @@ class FreshNode:
     daemons: tuple[Pod, ...] = ()
     storage: NodeStorage = attrs.field(factory=NodeStorage)
     node_group: Hashable = ()
+    row: NodeInfo = attrs.field(init=False, eq=False)
+
+    @row.default
+    def _default_row(self) -> NodeInfo:
+        node, daemons = _with_own_names(self, 1)
+        machine = machine_of(node)
+        row = on_node(node, {pod.uid: pod_info_of(pod, machine) for pod in daemons})
+        return attrs.evolve(row, storage=self.storage)
 
     @property
     def zone(self) -> str:
@@ -89,34 +97,46 @@ class FreshNode:
 
 
 def node_group_of(node: Node) -> Values:
-    """Index definition: a node's type, and what is the same in all nodes of its group; nothing without Neuron."""
+    """Index definition: a number for what is the same in all nodes of a group; nothing without Neuron."""
     if machine_of(node) is None or node.refusal:
         return ()
-    return ((node.instance_type, hash((frozenset(_lasting_labels(node).items()), frozenset(_lasting_taints(node))))),)
+    return (hash((frozenset(_lasting_labels(node).items()), frozenset(_lasting_taints(node)))),)
 
 
-def fresh_nodes(view: View, instance_type: str) -> Iterator[FreshNode]:
-    """
-    Yield the shape of a new node of each group of a type, the largest group first.
-
-    `instance_type` is without `ml.`. Nothing for a type that neither the cluster nor the catalog has. It asks for the
-    index of node groups, and for the zones.
-    """
-    posted = view.node_postings(node_group_of)
-    groups = [group for group in _node_groups(view) if group[0] == instance_type]
-    for group in nsmallest(_MOST_SHAPES, groups, lambda group: (-posted.count(group), *islice(posted.slots(group), 1))):
-        yield _shape_of(group, _youngest(view, posted.get(group)))
-    if not groups:
-        yield from _catalog_shapes(view, instance_type)
+def nodes_of_type(view: View, instance_type: str) -> NodeSet:
+    """Return the nodes with Neuron of a type, which is without `ml.`."""
+    by_type = view.label_postings(INSTANCE_TYPE_LABEL)
+    return by_type.any_of((instance_type, f"ml.{instance_type}")) & view.node_postings(node_group_of).keyed
 
 
 def known_types(view: View) -> tuple[str, ...]:
-    """Return the types with Neuron of which `fresh_nodes` knows a shape: those of the cluster, then the catalog's."""
-    return tuple(dict.fromkeys((*sorted({name for name, _ in _node_groups(view)}), *INSTANCE_TYPES)))
+    """Return the types with Neuron of which a shape is known: those of the cluster, then the catalog's."""
+    by_type, with_neuron = view.label_postings(INSTANCE_TYPE_LABEL), view.node_postings(node_group_of).keyed
+    present = {str(name).removeprefix("ml.") for name in by_type.values if by_type.get(name) & with_neuron}
+    return tuple(dict.fromkeys((*sorted(present), *INSTANCE_TYPES)))
 
 
-def _node_groups(view: View) -> Iterable[tuple[str, int]]:
-    return cast(Iterable[tuple[str, int]], view.node_postings(node_group_of).values)
+def fresh_nodes(
+    view: View, instance_type: str, among: NodeSet, known: dict[Hashable, FreshNode]
+) -> Iterator[FreshNode]:
+    """
+    Yield a new node of a type for each group of nodes that has some of `among`.
+
+    Of very many groups those of the latest nodes count. Of a type that the cluster lacks there is one of each zone,
+    shaped by the catalog. Nothing for one that neither has. `known` has earlier answers by group, and gets new ones.
+    """
+    of_type, by_group = nodes_of_type(view, instance_type), view.node_postings(node_group_of)
+    left = among & of_type
+    for _ in range(_MOST_GROUPS):
+        if not left:
+            break
+        (group,) = node_group_of(view.row(Slot(left.bit_length() - 1)).node)
+        left = less(left, by_group.get(group))
+        if group not in known:
+            known[group] = _shape_of(group, _youngest(view, by_group.get(group)))
+        yield known[group]
+    if not of_type:
+        yield from _catalog_shapes(view, instance_type)
 
 
 def join(cluster: Cluster, fresh: FreshNode, number: int = 1) -> str:
@@ -129,14 +149,6 @@ def join(cluster: Cluster, fresh: FreshNode, number: int = 1) -> str:
     for pod in daemons:
         cluster.put_pod(pod)
     return node.name
-
-
-def row_of(fresh: FreshNode) -> NodeInfo:
-    """Return the row of a new node with its daemon pods, for `Cluster.row_added`: no fork is needed for one node."""
-    node, daemons = _with_own_names(fresh, 1)
-    machine = machine_of(node)
-    row = on_node(node, {pod.uid: pod_info_of(pod, machine) for pod in daemons})
-    return attrs.evolve(row, storage=fresh.storage)
 
 
 def _with_own_names(fresh: FreshNode, number: int) -> tuple[Node, tuple[Pod, ...]]:
@@ -154,10 +166,11 @@ def _youngest(view: View, nodes: NodeSet) -> Sequence[NodeInfo]:
 
     Of very many nodes those in the last slots: until slots are used again, they have arrived last.
     """
+    slots = slots_of(nodes)
     if nodes.bit_count() > _MANY:
         latest = filter(membership(nodes, nodes.bit_length()), map(Slot, reversed(range(nodes.bit_length()))))
-        return [view.row(slot) for slot in islice(latest, _MOST_READ)]
-    return sorted(map(view.row, slots_of(nodes)), key=attrgetter("node.created"), reverse=True)[:_MOST_READ]
+        slots = islice(latest, _MANY)
+    return sorted(map(view.row, slots), key=attrgetter("node.created"), reverse=True)
 
 
 def _usual_daemons(rows: Sequence[Mapping[Hashable, Pod]]) -> dict[Hashable, Pod]:
@@ -176,7 +189,7 @@ def _daemon_of(pod: Pod, node_name: str) -> Hashable:
 def _shape_of(group: Hashable, alike: Sequence[NodeInfo]) -> FreshNode:
     """Return the shape of the node that shows best what a new one would be: a sound one that lacks no daemon pod."""
     grown = [row for row in alike if row.node.created <= alike[0].node.created - _YOUNG]
-    alike = grown if len(grown) > 2 else alike
+    alike = (grown if len(grown) > 2 else alike)[:_MOST_READ]
     rows = [{_daemon_of(pod, row.node.name): pod for pod in _daemons(row)} for row in alike]
     daemons = _usual_daemons(rows)
 
@@ -198,23 +211,23 @@ def _shape_of(group: Hashable, alike: Sequence[NodeInfo]) -> FreshNode:
         images=(),
     )
     storage = attrs.evolve(node_info.storage, attachments=frozenset())
-    fresh = attrs.evolve(fresh, labels={**fresh.labels, **dict.fromkeys(_keys_named_after(node), node.name)})
+    named = [key for key, value in node.labels.items() if value in _names_of(node)]
+    fresh = attrs.evolve(fresh, labels={**fresh.labels, **dict.fromkeys(named, node.name)})
     return FreshNode(fresh, node.name, tuple(daemons.values()), storage, group)
 
 
 def _lasting_labels(node: Node) -> dict[str, str]:
     """Return the labels that a new node of the group would have, too, without its own name."""
-    named = _keys_named_after(node)
+    names = _names_of(node)
     return {
         key: value
         for key, value in node.labels.items()
-        if key not in named and not key.startswith(_OF_ONE_MACHINE) and not _INSTANCE_ID.fullmatch(value)
+        if value not in names and not key.startswith(_OF_ONE_MACHINE) and not _INSTANCE_ID.match(value)
     }
 
 
-def _keys_named_after(node: Node) -> frozenset[str]:
-    names = (node.name, node.labels.get(HOSTNAME_LABEL, node.name))
-    return frozenset(key for key, value in node.labels.items() if value in names)
+def _names_of(node: Node) -> tuple[str, str]:
+    return node.name, node.labels.get(HOSTNAME_LABEL, node.name)
 
 
 def tells_state(taint: Taint) -> bool:
@@ -240,7 +253,7 @@ def _catalog_shapes(view: View, instance_type: str) -> Iterable[FreshNode]:
     silicon: Resources = {NEURON_DEVICE: row.devices, NEURON_CORE: row.devices * row.cores_per_device[0]}
     host: Resources = {CPU: _PLENTY, MEMORY: _PLENTY, EPHEMERAL_STORAGE: _PLENTY, PODS: _PODS_ON_ANY_NODE}
     labels = {INSTANCE_TYPE_LABEL: instance_type, HOSTNAME_LABEL: "new", "kubernetes.io/os": "linux"}
-    zones = sorted(str(zone) for zone in view.label_postings(ZONE_LABEL).values)[:_MOST_SHAPES]
+    zones = sorted(str(zone) for zone in view.label_postings(ZONE_LABEL).values)[:_MOST_GROUPS]
     for zone in ({ZONE_LABEL: zone} for zone in zones) if zones else ({},):
         node = Node("", "new", _LATER, {**labels, **zone}, allocatable={**host, **silicon}, capacity=silicon)
         yield FreshNode(node, node_group=(instance_type, *zone.values()))

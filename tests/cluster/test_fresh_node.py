@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, join, known_types, row_of
+from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, join, known_types
 from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Owner
 from neuron_scheduler.model.resources import CPU, NEURON_DEVICE
@@ -31,7 +31,7 @@ def cluster_of(*nodes: Any) -> Cluster:
 
 def only(cluster: Cluster, instance_type: str = TRN1) -> FreshNode:
     """Return the one shape of a new node of a type."""
-    (fresh,) = fresh_nodes(cluster.view, instance_type)
+    (fresh,) = fresh_nodes(cluster.view, instance_type, cluster.view.live, {})
     return fresh
 
 
@@ -104,9 +104,10 @@ def test_its_volume_limits_are_those_of_its_sister() -> None:
 
 
 def test_there_is_a_shape_for_each_group() -> None:
-    """The largest group comes first, and an old single node is one, too; HyperPod's are found without their prefix."""
+    """The youngest group comes first, and an old single node is one, too; HyperPod's are found without their prefix."""
     nodes = [node(f"n{i}", f"ml.{TRN1}", labels={ZONE_LABEL: f"z{i > 0}"}, created=i) for i in range(200)]
-    shapes = [*fresh_nodes(cluster_of(*nodes).view, TRN1)]
+    view = cluster_of(*nodes).view
+    shapes = [*fresh_nodes(view, TRN1, view.live, {})]
     assert [(shape.zone, shape.like) for shape in shapes] == [("zTrue", "n199"), ("zFalse", "n0")]
 
 
@@ -120,7 +121,7 @@ def test_a_sound_node_is_the_model() -> None:
 def test_a_type_that_the_cluster_lacks_comes_from_the_catalog(instance_type: str) -> None:
     """It has all its devices, as much cpu as anybody asks for, and a shape for each zone of the cluster."""
     cluster = cluster_of(node("m", "m5.xlarge", labels={ZONE_LABEL: "z1"}), node("k", labels={ZONE_LABEL: "z2"}))
-    shapes = [*fresh_nodes(cluster.view, instance_type)]
+    shapes = [*fresh_nodes(cluster.view, instance_type, cluster.view.live, {})]
     assert [(shape.like, shape.zone) for shape in shapes] == [("", "z1"), ("", "z2")]
     fork = cluster.fork()
     join(fork, shapes[1])
@@ -133,7 +134,8 @@ def test_a_type_that_the_cluster_lacks_comes_from_the_catalog(instance_type: str
 def test_an_unknown_type_has_no_shape() -> None:
     """Neither does a type of which the cluster has only nodes without Neuron."""
     cluster = cluster_of(node("m", "m5.xlarge"), node("t", TRN1))
-    assert not [*fresh_nodes(cluster.view, "m5.xlarge"), *fresh_nodes(cluster.view, "x1.huge")]
+    for name in ("m5.xlarge", "x1.huge"):
+        assert not [*fresh_nodes(cluster.view, name, cluster.view.live, {})]
     types = known_types(cluster.view)
     assert types[0] == TRN1
     assert "m5.xlarge" not in types
@@ -148,9 +150,9 @@ def test_its_row_is_the_one_it_has_after_joining() -> None:
     fresh = only(cluster)
     fork = cluster.fork()
     joined = fork.node(join(fork, fresh))
-    assert joined == row_of(fresh)
+    assert joined == fresh.row
     assert joined is not None
-    assert joined.pod_infos == row_of(fresh).pod_infos
+    assert joined.pod_infos == fresh.row.pod_infos
     assert len(joined.pod_infos) == 1
 
 

@@ -298,7 +298,7 @@ def _joined(world: World, name: str) -> bool:
 
 def _shapes(origin: Cluster, world: World, name: str) -> list[FreshNode]:
     """Return the shapes of a new node, each also in the zone that the pod selects."""
-    shapes = list(fresh_nodes(origin.view, name))
+    shapes = list(fresh_nodes(origin.view, name, origin.view.live, {}))
     zone = world.pending.constraints.node_selector.get(ZONE_LABEL)
     if zone is not None and zone not in {fresh.zone for fresh in shapes}:
         for fresh in shapes.copy():

@@ -13,21 +13,21 @@ For runs of any length on a line it is first-fit-decreasing, with its known boun
 """
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, join, known_types, row_of
+from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, join, known_types, nodes_of_type
 from neuron_scheduler.cluster.index.nodeset import NO_NODES, lowest_slot
-from neuron_scheduler.cluster.rows.node_info import NodeInfo
 from neuron_scheduler.cluster.tables.affinity_terms import TermKind
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest, Unit
 from neuron_scheduler.model.node import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL
 from neuron_scheduler.model.pod import Constraints, Pod, assigned_pod
-from neuron_scheduler.model.resources import CPU, MEMORY, NEURON_NAMES, Resources
+from neuron_scheduler.model.resources import CPU, MEMORY
 from neuron_scheduler.model.selectors import NO_LABELS
 from neuron_scheduler.scheduling.cycle.filters import nodes_that_pass
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
@@ -36,7 +36,7 @@ from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.refusals import refusal_of_pod
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision
 from neuron_scheduler.scheduling.cycle.signature import Signature, signature_of
-from neuron_scheduler.scheduling.cycle.what_if import Placer, new_node_takes
+from neuron_scheduler.scheduling.cycle.what_if import Placer, new_node_takes, nodes_like_new_ones
 
 UNSCHEDULABLE: Final = "Unschedulable"
 _PODS_A_STEP: Final = 50
@@ -162,36 +162,16 @@ def _packing_order(pod: Pod) -> tuple[int, int, float, str]:
 
 
 @attrs.frozen(eq=False)
-class MachineOffer:
-    """A machine that an autoscaler could add; `row` is the machine as a node with its daemon pods."""
-
-    fresh: FreshNode
-    row: NodeInfo = attrs.Factory(lambda self: row_of(self.fresh), takes_self=True)
-
-    @property
-    def instance_type(self) -> str:
-        """The value of the label, with `ml.` where the nodes have it."""
-        return self.fresh.node.labels.get(INSTANCE_TYPE_LABEL, "")
-
-    @property
-    def silicon(self) -> Resources:
-        allocatable = self.fresh.node.allocatable
-        return {name: allocatable[name] for name in NEURON_NAMES if allocatable.get(name, 0) > 0}
-
-
-@attrs.frozen(eq=False)
 class PackedMachine:
     """
     A machine with its pods, in the order in which it got them.
 
     Attributes:
-        of_type: all offers of its type.
-        alike: those of them that take the first pod; each takes each of the pods.
+        alike: the machines of this type that take the first pod; each takes each of the pods.
     """
 
-    offer: MachineOffer
-    of_type: tuple[MachineOffer, ...]
-    alike: tuple[MachineOffer, ...]
+    machine: FreshNode
+    alike: tuple[FreshNode, ...]
     pods: tuple[Pod, ...]
 
 
@@ -201,9 +181,9 @@ class Packing:
 
     fork: Cluster
     view: View  # of the cluster without these machines, which are like its nodes
-    _offers: dict[str, tuple[MachineOffer, ...]] = attrs.field(factory=dict)
+    _fresh: dict[Hashable, FreshNode] = attrs.field(factory=dict)  # by their group
     _joined: int = 0
-    _taking: dict[Signature, tuple[MachineOffer, ...]] = attrs.field(factory=dict)
+    _taking: dict[Signature, tuple[FreshNode, ...]] = attrs.field(factory=dict)
     _placer: Placer = attrs.Factory(lambda self: Placer(self.fork), takes_self=True)
 
     def place(self, line: PackingLine) -> Generator[None, None, str]:
@@ -214,19 +194,19 @@ class Packing:
         line.pods.popleft()
         return result.node_name
 
-    def offers_of(self, instance_type: str) -> Generator[None, None, tuple[MachineOffer, ...]]:
-        """Return machines of a type, one of each group of its nodes; `instance_type` is without `ml.`."""
-        if instance_type not in self._offers:
-            offers = list[MachineOffer]()
-            for fresh in fresh_nodes(self.view, instance_type):
-                offers.append(MachineOffer(fresh))
+    def machines_like(self, types: Iterable[str], pod: Pod) -> Generator[None, None, list[FreshNode]]:
+        """Return machines of some types, one of each group of nodes that a pod may use; the types are without `ml.`."""
+        yield from self.view.prepare(partial(nodes_like_new_ones, pod=pod))
+        found, among = list[FreshNode](), nodes_like_new_ones(self.view, pod)
+        for name in types:
+            for fresh in fresh_nodes(self.view, name, among, self._fresh):
+                found.append(fresh)
                 yield
-            self._offers[instance_type] = tuple(offers)
-        return self._offers[instance_type]
+        return found
 
-    def offers_for(self, line: PackingLine, pod: Pod) -> Generator[None, None, tuple[MachineOffer, ...]]:
+    def machines_for(self, line: PackingLine, pod: Pod) -> Generator[None, None, tuple[FreshNode, ...]]:
         """
-        Return the offers that take a pod, computed once for a line unless its pods look at others.
+        Return the machines that take a pod, computed once for a line unless its pods look at others.
 
         A type that the cluster lacks is only for pods that name it and no other: perhaps no autoscaler has it.
         """
@@ -234,23 +214,22 @@ class Packing:
         if known is not None:
             return known
         yield from self._placer.warmup.prepare(self.fork, pod, line.profile)
-        found, named = list[MachineOffer](), named_types(pod.constraints)
-        for name in known_types(self.view):
-            for offer in (yield from self.offers_of(name)):
-                if offer.fresh.like or name in named:
-                    if new_node_takes(self.fork, offer.fresh, pod, line.profile):
-                        found.append(offer)
-                    yield
-        found = [offer for offer in found if offer.fresh.like] or found
+        found, named = list[FreshNode](), named_types(pod.constraints)
+        types = [name for name in known_types(self.view) if name in named or nodes_of_type(self.view, name)]
+        for fresh in (yield from self.machines_like(types, pod)):
+            if new_node_takes(self.fork, fresh, pod, line.profile):
+                found.append(fresh)
+            yield
+        found = [fresh for fresh in found if fresh.like] or found
         if not (has_pod_terms(pod.constraints) or self.fork.view.has_terms(TermKind.ANTI_AFFINITY)):
             self._taking[line.key] = tuple(found)
         return tuple(found)
 
-    def join(self, offer: MachineOffer) -> str:
+    def join(self, fresh: FreshNode) -> str:
         """Add a machine, younger than every node that exists; return its name."""
         self._joined += 1
-        node = attrs.evolve(offer.fresh.node, created=_LATE + self._joined)
-        return join(self.fork, attrs.evolve(offer.fresh, node=node), 1_000_000 + self._joined)
+        node = attrs.evolve(fresh.node, created=_LATE + self._joined)
+        return join(self.fork, attrs.evolve(fresh, node=node), 1_000_000 + self._joined)
 
     def place_on(self, line: PackingLine, pod: Pod, node_name: str) -> bool:
         return self._placer.place_on(pod, line.profile, node_name)
@@ -263,16 +242,16 @@ class Packing:
         any machine of `alike`, so a pod comes along only if each of them takes it. None if no machine takes the first.
         """
         first = lines[0]
-        taking = yield from self.offers_for(first, first.pods[0])
+        taking = yield from self.machines_for(first, first.pods[0])
         if not taking:
             return None
         name, total = first.request.resource, first.request.total * len(first.pods)
-        in_order = sorted(taking, key=lambda offer: offer.silicon.get(name, 0))
-        offer = next((offer for offer in in_order if offer.silicon.get(name, 0) >= total), in_order[-1])
-        alike = tuple(each for each in taking if each.instance_type == offer.instance_type)
-        groups = {each.fresh.node_group for each in alike}
-        of_type = yield from self.offers_of(offer.fresh.node.instance_type)
-        node_name = self.join(offer)
+        in_order = sorted(taking, key=lambda fresh: fresh.node.allocatable.get(name, 0))
+        machine = next((fresh for fresh in in_order if fresh.node.allocatable.get(name, 0) >= total), in_order[-1])
+        label = machine.node.labels[INSTANCE_TYPE_LABEL]
+        alike = tuple(fresh for fresh in taking if fresh.node.labels[INSTANCE_TYPE_LABEL] == label)
+        groups = {fresh.node_group for fresh in alike}
+        node_name = self.join(machine)
         pods: tuple[Pod, ...] = ()
         yield
         for line in lines:
@@ -281,7 +260,7 @@ class Packing:
                 row = self.fork.node(node_name)
                 if row is None or row.free(line.request.resource) < line.request.total:
                     break
-                if pods and not groups <= {each.fresh.node_group for each in (yield from self.offers_for(line, pod))}:
+                if pods and not groups <= {each.node_group for each in (yield from self.machines_for(line, pod))}:
                     break
                 fits = self.place_on(line, pod, node_name)
                 yield
@@ -289,4 +268,4 @@ class Packing:
                     break
                 line.pods.popleft()
                 pods = (*pods, pod)
-        return PackedMachine(offer, of_type, alike, pods) if pods else None
+        return PackedMachine(machine, alike, pods) if pods else None

@@ -22,7 +22,6 @@ import attrs
 
 from neuron_scheduler.capacity.planning.need import LimitOwner, MachineNeed
 from neuron_scheduler.capacity.planning.packing import (
-    MachineOffer,
     PackedMachine,
     Packing,
     PackingLine,
@@ -33,8 +32,9 @@ from neuron_scheduler.capacity.planning.packing import (
     lines_of,
 )
 from neuron_scheduler.cluster.cluster import Cluster
+from neuron_scheduler.cluster.fresh_node import FreshNode, nodes_of_type
 from neuron_scheduler.cluster.view import View
-from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL
+from neuron_scheduler.model.node import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
 from neuron_scheduler.model.resources import CPU, NEURON_NAMES, Resources, add
 from neuron_scheduler.scheduling.cycle.profile import Profile
@@ -102,7 +102,7 @@ def plan_machines(
     """
     Return what the waiting pods need; equal situations get equal plans.
 
-    All of it is about the cluster as it is at the first step, of which the plan makes forks.
+    All of it is about the cluster as it is when its indexes are ready; the plan makes forks of that.
 
     Args:
         cluster: as it is now.
@@ -110,6 +110,7 @@ def plan_machines(
         coming: the machines that are asked for or not ready yet, by the name of their request, the oldest first.
         profile_of: the profile that decides a pod.
     """
+    yield from prepare_for_fresh(cluster.view)  # not of the fork, which is thrown away
     base = cluster.fork()
     seen: list[UnplacedPod] = []
     for number, each in enumerate(waiting):
@@ -136,7 +137,6 @@ def _prepare(
     leaving, units = yield from _survey(base.view)
     pods = [waiting.pod for waiting in seen]
     units |= {("", pod.neuron.resource) for pod in pods if pod.neuron is not None}
-    yield from prepare_for_fresh(base.view)
     unseen_need = yield from hidden_pods(base.fork(), pods, profile_of)
     groups: dict[str, list[Pod]] = {}
     for number, waiting in enumerate(seen):
@@ -201,9 +201,9 @@ class _Planning:
     def fill(self, coming: Mapping[str, MachineNeed]) -> Generator[None, None, None]:
         """Add the machine of each request for those of its pods that still wait: it is believed to serve them."""
         for name, need in coming.items():
-            offers = yield from self._packing.offers_of(need.instance_type.removeprefix("ml."))
-            offer = next((offer for offer in offers if need.is_met_by(offer.fresh.node)), None)
-            node_name = "" if offer is None else self._packing.join(offer)
+            machines = yield from self._packing.machines_like((need.instance_type.removeprefix("ml."),), need.pattern)
+            machine = next((fresh for fresh in machines if need.is_met_by(fresh.node)), None)
+            node_name = "" if machine is None else self._packing.join(machine)
             self._request_on[node_name] = name
             serving = self._serving[name] = list[str]()
             uids = {pod.uid for pod in need.pods}
@@ -251,7 +251,7 @@ class _Planning:
             if line.pods and has_named_node(line.pods[0].constraints):
                 self._leave_out(line, [*line.pods], NAMED_NODE)
             if line.pods:
-                taking[id(line)] = len((yield from self._packing.offers_for(line, line.pods[0])))
+                taking[id(line)] = len((yield from self._packing.machines_for(line, line.pods[0])))
         lines = sorted([line for line in self._hidden if line.pods], key=lambda line: taking[id(line)])
         counts = Counter[LimitOwner]()
         while lines and len(self._needs) < MOST_NEEDS:
@@ -276,27 +276,28 @@ class _Planning:
 
     def _keep(self, packed: PackedMachine, pods: tuple[Pod, ...]) -> LimitOwner:
         """Keep the need for a machine, and return whose it is; `pods` are its pods, the most urgent first."""
-        name, silicon = packed.offer.instance_type, packed.offer.silicon
+        name, has = packed.machine.node.labels[INSTANCE_TYPE_LABEL], packed.machine.node.allocatable
+        units = [unit for unit in NEURON_NAMES if {(name, unit), ("", unit)} & self._units]
         need = MachineNeed(
             owner=_owner_of(pods[0]),
             instance_type=name,
-            silicon={unit: silicon[unit] for unit in silicon if {(name, unit), ("", unit)} & self._units},
+            silicon={unit: has[unit] for unit in units if has.get(unit, 0) > 0},
             host=self._host(reduce(add, [pod.requests for pod in pods]), packed.alike),
-            zones=_zones(packed),
+            zones=_zones(packed, self._packing.view),
             pods=pods,
             pattern=packed.pods[0],
         )
         self._needs.append(need)
         return need.owner
 
-    def _host(self, total: Resources, offers: Sequence[MachineOffer]) -> Resources:
+    def _host(self, total: Resources, machines: Sequence[FreshNode]) -> Resources:
         """
         Return all but Neuron: the sum of the pods', and more cpu than any pod that waits.
 
         A part of the cpu is left, because Karpenter may estimate less of it for a new machine than a node of the type
         has. Other resources decide what is bought: on AWS it adds network interfaces for EFA only on request.
         """
-        cpu = min(offer.row.free(CPU) for offer in offers)
+        cpu = min(fresh.row.free(CPU) for fresh in machines)
         host = {
             **{name: amount for name, amount in total.items() if name not in NEURON_NAMES},
             CPU: max(total.get(CPU, 0), min(self._most_cpu + 1, cpu * _TENTHS_FOR_OTHERS // 10)),
@@ -308,9 +309,11 @@ def _owner_of(pod: Pod) -> LimitOwner:
     return LimitOwner(pod.scheduler_name, pod.namespace)
 
 
-def _zones(packed: PackedMachine) -> tuple[str, ...]:
+def _zones(packed: PackedMachine, view: View) -> tuple[str, ...]:
     """Return the zones that must be asked for; none where every zone is open to every pod of the machine."""
-    zones, existing = ({offer.fresh.zone for offer in offers} - {""} for offers in (packed.alike, packed.of_type))
+    zones, by_zone = {fresh.zone for fresh in packed.alike} - {""}, view.label_postings(ZONE_LABEL)
+    of_type = nodes_of_type(view, packed.machine.node.instance_type)
     needs = [pod.constraints for pod in packed.pods]
     bound = any(each.volume_claims or each.inline_volumes or has_pod_terms(each) for each in needs)
-    return tuple(sorted(zones)) if bound or not zones >= existing else ()
+    bound |= any(by_zone.get(zone) & of_type for zone in by_zone.values if zone not in zones)
+    return tuple(sorted(zones)) if bound else ()

@@ -60,10 +60,6 @@ class Postings:
             nodes |= 1 << slot
         return nodes
 
-    def count(self, value: Hashable) -> int:
-        posted = self._sets.get(value, ())
-        return len(posted) if isinstance(posted, tuple) else posted.bit_count()
-
     def slots(self, value: Hashable) -> Iterable[Slot]:
         """Return the slots of the nodes that have the value, a tuple if they are few."""
         posted = self._sets.get(value, ())

@@ -4,22 +4,26 @@ Pods placed on a fork one after the other, and nodes that do not exist yet.
 Each pod is decided by the functions that decide real ones.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from typing import cast
 
 import attrs
 
 from neuron_scheduler.cluster.cluster import Cluster
-from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, known_types, node_group_of, row_of
+from neuron_scheduler.cluster.fresh_node import FreshNode, fresh_nodes, known_types, nodes_of_type, tells_state
+from neuron_scheduler.cluster.index.nodeset import NodeSet, less
 from neuron_scheduler.cluster.view import View
 from neuron_scheduler.model.neuron_request import NeuronRequest
 from neuron_scheduler.model.node import ZONE_LABEL
 from neuron_scheduler.model.pod import Pod
+from neuron_scheduler.model.selectors import Taint, tolerates_all
 from neuron_scheduler.neuron.catalog import machine_of
 from neuron_scheduler.neuron.topology import illegal_count, place
 from neuron_scheduler.scheduling.cycle.index_warmup import IndexWarmup
 from neuron_scheduler.scheduling.cycle.profile import Profile
 from neuron_scheduler.scheduling.cycle.schedule_pod import Decision, NoNode, decide_on, select_node
 from neuron_scheduler.scheduling.cycle.trial import take_with_volumes
+from neuron_scheduler.scheduling.plugins import node_affinity, taint_toleration
 
 
 @attrs.define(eq=False)
@@ -55,11 +59,11 @@ def new_node_takes(cluster: Cluster, fresh: FreshNode, pod: Pod, profile: Profil
     """
     if pod.neuron is not None and not has_room(fresh, pod.neuron):
         return False  # for most types no trial is needed
-    row = row_of(fresh)
-    if cluster.view.slot(row.node.name) is not None:
+    name = fresh.row.node.name
+    if cluster.view.slot(name) is not None:
         return False
-    with cluster.row_added(row):
-        return isinstance(decide_on(cluster, pod, profile, row.node.name), Decision)
+    with cluster.row_added(fresh.row):
+        return isinstance(decide_on(cluster, pod, profile, name), Decision)
 
 
 def has_room(fresh: FreshNode, request: NeuronRequest) -> bool:
@@ -72,7 +76,18 @@ def has_room(fresh: FreshNode, request: NeuronRequest) -> bool:
 
 def prepare_for_fresh(view: View) -> Iterator[None]:
     """Build in steps the indexes from which new nodes get their shape."""
-    return view.prepare(lambda view: (view.node_postings(node_group_of), view.label_postings(ZONE_LABEL)))
+    return view.prepare(lambda view: (known_types(view), view.label_postings(ZONE_LABEL)))
+
+
+def nodes_like_new_ones(view: View, pod: Pod) -> NodeSet:
+    """Return the nodes that a pod selects, and whose lasting taints it tolerates, in whatever state they are."""
+    lists = taint_toleration.lists_of_taints(view)
+    refused = [
+        taints
+        for taints in cast(Iterable[tuple[Taint, ...]], lists.values)
+        if not tolerates_all(pod.tolerations, [taint for taint in taints if not tells_state(taint)])
+    ]
+    return node_affinity.fitting_nodes(view, pod, less(view.live, lists.any_of(refused)))
 
 
 def fresh_nodes_that_take(
@@ -86,27 +101,22 @@ def fresh_nodes_that_take(
         pod: with warm indexes.
         profile: by which it is decided.
         existing: whether the cluster's types are tried, or the others of the catalog.
-        zone: tried for each type, even if no new node is known to be there.
+        zone: tried for each type, even if it has no node there yet.
     """
-    found: list[FreshNode] = []
-    for instance_type in known_types(cluster.view):
-        for fresh in _fresh_nodes_with(cluster.view, instance_type, zone):
+    found, view = list[FreshNode](), cluster.view
+    labels = {key: value for key, value in pod.constraints.node_selector.items() if key != ZONE_LABEL or not zone}
+    anywhere = attrs.evolve(pod, constraints=attrs.evolve(pod.constraints, node_selector=labels))
+    among, in_zone = nodes_like_new_ones(view, anywhere), view.label_postings(ZONE_LABEL).get(zone)
+    for instance_type in known_types(view):
+        moved = {ZONE_LABEL: zone} if zone and not in_zone & nodes_of_type(view, instance_type) else {}
+        for shape in fresh_nodes(view, instance_type, among, {}):
+            fresh = attrs.evolve(shape, node=attrs.evolve(shape.node, labels={**shape.node.labels, **moved}))
             if bool(fresh.like) is existing and new_node_takes(cluster, fresh, pod, profile):
                 found.append(fresh)
                 break
             yield
         yield
     return sorted(found, key=lambda fresh: (_devices(fresh), fresh.node.instance_type))
-
-
-def _fresh_nodes_with(view: View, instance_type: str, zone: str) -> Iterator[FreshNode]:
-    """Yield the shapes of a new node of a type; then each in the zone, too, if one is given and none is there."""
-    shapes = list[FreshNode]()
-    for fresh in fresh_nodes(view, instance_type):
-        shapes.append(fresh)
-        yield fresh
-    for fresh in shapes if zone and all(each.zone != zone for each in shapes) else ():
-        yield attrs.evolve(fresh, node=attrs.evolve(fresh.node, labels={**fresh.node.labels, ZONE_LABEL: zone}))
 
 
 def _devices(fresh: FreshNode) -> int:
