@@ -158,6 +158,10 @@ class MachineRequests:
         pause = self._pauses.get(uid)
         return pause if pause is not None and self.clock() < pause.until else None
 
+    def has_failed(self, uid: str) -> bool:
+        """Return whether a machine for the pod was given up, or refused."""
+        return uid in self._pauses and self._pauses[uid].seconds > 0
+
     def counts(self) -> dict[str, int]:
         arriving = [bool(request.node_name) for request in self._present()]
         refused = {pause for uid in self._pauses if (pause := self.pause_of(uid)) is not None and pause.refused}
@@ -309,20 +313,12 @@ class MachineRequests:
             self.requests.pop(request.name, None)
 
     def _pause(self, request: MachineRequest, reason: str, *, first: float, refused: bool = False) -> list[Pod]:
-        """
-        Ask for no machine for the pods of a request for a while; return those that wait, whose owners are told.
-
-        Those that only came along may get another machine: no pod that is hard to serve holds others up.
-        """
-        queued = map(self.queue.get, sorted(request.pods))  # in one order, because sets have none
-        waiting, pattern = [each.pod for each in queued if each is not None], request.need.pattern
-        where = pattern.constraints, pattern.tolerations
-        adopted = request.manifest is None  # then the pattern is the placeholder
-        alike = {pod.uid for pod in waiting if adopted or (pod.constraints, pod.tolerations) == where}
-        before = max((self._pauses[uid].seconds for uid in alike if uid in self._pauses), default=0.0)
+        """Ask for no machine for the pods of a request for a while; return those that wait, whose owners are told."""
+        before = max((self._pauses[uid].seconds for uid in request.pods if uid in self._pauses), default=0.0)
         seconds = min(max(first, 2 * before), LONGEST_PAUSE)
-        self._pauses |= dict.fromkeys(alike, Pause(reason, refused, self.clock() + seconds, seconds))
-        return waiting
+        self._pauses |= dict.fromkeys(request.pods, Pause(reason, refused, self.clock() + seconds, seconds))
+        waiting = map(self.queue.get, sorted(request.pods))  # in one order, because sets have none
+        return [queued.pod for queued in waiting if queued is not None]
 
     def _give_up(self, request: MachineRequest, reason: str, *, first: float) -> None:
         """End a request in vain: its pods ask for nothing for a while, `first` seconds at the first time."""

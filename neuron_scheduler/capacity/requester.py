@@ -164,7 +164,8 @@ class CapacityRequester:
                 is_ripe = policy is not None and waited >= policy.wait
                 may_bind = is_free and is_ripe and machines.queue.cause_of(queued) in MAY_BE_SERVED
                 overdue = policy is not None and waited >= policy.give_up
-                waiting.append(UnplacedPod(queued.pod, may_bind=may_bind, overdue=overdue))
+                alone = machines.has_failed(uid)
+                waiting.append(UnplacedPod(queued.pod, may_bind=may_bind, overdue=overdue, alone=alone))
             if position % _PODS_A_STEP == 0:
                 await anyio.lowlevel.checkpoint()
         return waiting

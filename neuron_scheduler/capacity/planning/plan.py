@@ -56,7 +56,7 @@ NAMED_NODE: Final = "it requires a node by its name, and autoscalers add no node
 CROWDED: Final = "machines for other pods of its namespace are needed first"
 SHARED: Final = "it fits on a machine that the autoscaler adds for other pods"
 
-_HIDDEN: Final = ("overdue", "hidden")
+_HIDDEN: Final = ("alone", "overdue", "hidden")
 _GROUPS: Final = (*_HIDDEN, "others")
 """Pods for which the autoscaler adds nothing, overdue or not, and those for which it does."""
 
@@ -70,11 +70,13 @@ class UnplacedPod:
         may_bind: it has waited long enough, its profile asks for machines, and no machine for it was given up lately.
         overdue: it has waited so long that machines for other pods no longer count for it. Pods that never get one may
             come again and again.
+        alone: a machine that it was to share did not come, perhaps because of another pod: it counts on no other's now.
     """
 
     pod: Pod
     may_bind: bool = True
     overdue: bool = False
+    alone: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -142,7 +144,8 @@ def _prepare(
     for number, waiting in enumerate(seen):
         if number % _PODS_A_STEP == 0:
             yield
-        name = "others" if waiting.pod.uid not in unseen_need else "overdue" if waiting.overdue else "hidden"
+        hidden = "alone" if waiting.alone else "overdue" if waiting.overdue else "hidden"
+        name = hidden if waiting.pod.uid in unseen_need else "others"
         groups.setdefault(name, []).append(waiting.pod)
     lines: dict[str, list[PackingLine]] = {}
     for name in _GROUPS:
@@ -255,7 +258,9 @@ class _Planning:
         lines = sorted([line for line in self._hidden if line.pods], key=lambda line: taking[id(line)])
         counts = Counter[LimitOwner]()
         while lines and len(self._needs) < MOST_NEEDS:
-            packed = yield from self._packing.open_machine(lines)
+            alone = {id(line) for line in self.lines["alone"]}
+            others = [line for line in lines[1:] if not alone & {id(line), id(lines[0])}]
+            packed = yield from self._packing.open_machine([lines[0], *others])
             if packed is None:
                 self._leave_out(lines[0], [*lines[0].pods], NO_TYPE)
             else:
