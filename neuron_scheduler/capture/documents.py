@@ -23,8 +23,6 @@ from neuron_scheduler.telemetry.errors import ConfigurationError
 from neuron_scheduler.telemetry.line_formats import printable
 
 STDIN: Final = "-"
-MOST_BYTES: Final = 1 << 33
-"""Of one file; 100,000 nodes and as many pods are 2 GB as kubectl prints them."""
 MOST_YAML: Final = 64 << 20
 
 Text = bytes | mmap.mmap
@@ -55,20 +53,10 @@ def content(path: str) -> Text:
         with open(descriptor, "rb", closefd=path != STDIN) as file:
             status = os.fstat(descriptor)
             if stat.S_ISREG(status.st_mode) and status.st_size:
-                _check_size(path, status.st_size)
                 return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
-            text = file.read(MOST_BYTES + 1)
+            return file.read()
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror or error}") from error
-    _check_size(path, len(text))
-    return text
-
-
-def _check_size(path: str, size: int) -> None:
-    if size > MOST_BYTES:
-        raise ConfigurationError(
-            f"{path} has more than {MOST_BYTES >> 20} MiB; write nodes and pods to a file each, and name both"
-        )
 
 
 def objects(source: str, text: Text) -> Iterator[tuple[Kind, Encoded]]:

@@ -212,15 +212,12 @@ def test_what_cannot_be_read_is_said_in_one_sentence(tmp_path: Path, text: str, 
     assert "dump-0" in str(error.value)
 
 
-def test_files_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither a missing file nor a folder, and no file that is too large."""
+def test_files_that_are_not_there(tmp_path: Path) -> None:
+    """Neither a missing file nor a folder."""
     with pytest.raises(ConfigurationError, match="cannot be read: No such file"):
         from_files([str(tmp_path / "none")])
     with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):
         from_files([str(tmp_path)])
-    monkeypatch.setattr(documents, "MOST_BYTES", 1 << 10)
-    with pytest.raises(ConfigurationError, match="has more than 0 MiB; write nodes and pods to a file each"):
-        from_files(written(tmp_path, json.dumps(a_list(ITEMS))))
 
 
 def test_one_object_that_is_nested_too_deep(tmp_path: Path) -> None:
