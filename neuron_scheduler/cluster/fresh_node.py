@@ -122,19 +122,21 @@ def fresh_nodes(
     """
     Yield a new node of a type for each group of nodes that has some of `among`.
 
-    Of very many groups those of the latest nodes count. Of a type that the cluster lacks there is one of each zone,
-    shaped by the catalog. Nothing for one that neither has. `known` has earlier answers by group, and gets new ones.
+    Of very many groups those of the latest nodes of each zone count. Of a type that the cluster lacks there is one of
+    each zone, shaped by the catalog. Nothing for one that neither has. `known` has earlier answers by group, and gets
+    new ones.
     """
-    of_type, by_group = nodes_of_type(view, instance_type), view.node_postings(node_group_of)
-    left = among & of_type
-    for _ in range(_MOST_GROUPS):
-        if not left:
-            break
-        (group,) = node_group_of(view.row(Slot(left.bit_length() - 1)).node)
-        left = less(left, by_group.get(group))
-        if group not in known:
-            known[group] = _shape_of(group, _youngest(view, by_group.get(group)))
-        yield known[group]
+    by_group, by_zone = view.node_postings(node_group_of), view.label_postings(ZONE_LABEL)
+    of_type = nodes_of_type(view, instance_type)
+    left = [among & of_type & nodes for nodes in (*map(by_zone.get, by_zone.values), ~by_zone.keyed)]
+    for _ in range(_MOST_GROUPS // len(left) + 1):
+        for at, nodes in enumerate(left):
+            if nodes:
+                (group,) = node_group_of(view.row(Slot(nodes.bit_length() - 1)).node)
+                left[at] = less(nodes, by_group.get(group))
+                if group not in known:
+                    known[group] = _shape_of(group, _youngest(view, by_group.get(group)))
+                yield known[group]
     if not of_type:
         yield from _catalog_shapes(view, instance_type)
 

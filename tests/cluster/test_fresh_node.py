@@ -104,11 +104,11 @@ def test_its_volume_limits_are_those_of_its_sister() -> None:
 
 
 def test_there_is_a_shape_for_each_group() -> None:
-    """The youngest group comes first, and an old single node is one, too; HyperPod's are found without their prefix."""
+    """Zones are different shapes, however old and few their nodes; HyperPod's are found without their prefix."""
     nodes = [node(f"n{i}", f"ml.{TRN1}", labels={ZONE_LABEL: f"z{i > 0}"}, created=i) for i in range(200)]
     view = cluster_of(*nodes).view
     shapes = [*fresh_nodes(view, TRN1, view.live, {})]
-    assert [(shape.zone, shape.like) for shape in shapes] == [("zTrue", "n199"), ("zFalse", "n0")]
+    assert [(shape.zone, shape.like) for shape in shapes] == [("zFalse", "n0"), ("zTrue", "n199")]
 
 
 def test_a_sound_node_is_the_model() -> None:
