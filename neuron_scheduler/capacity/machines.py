@@ -159,8 +159,9 @@ class MachineRequests:
         return pause if pause is not None and self.clock() < pause.until else None
 
     def has_failed(self, uid: str) -> bool:
-        """Return whether a machine for the pod was given up, or refused."""
-        return uid in self._pauses and self._pauses[uid].seconds > 0
+        """Return whether a machine for the pod was given up."""
+        pause = self._pauses.get(uid)
+        return pause is not None and pause.seconds > 0 and not pause.refused
 
     def counts(self) -> dict[str, int]:
         arriving = [bool(request.node_name) for request in self._present()]

@@ -6,7 +6,7 @@ without what belongs to one machine or to a passing state. A type that the clust
 """
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from operator import attrgetter
@@ -128,15 +128,17 @@ def fresh_nodes(
     """
     by_group, by_zone = view.node_postings(node_group_of), view.label_postings(ZONE_LABEL)
     of_type = nodes_of_type(view, instance_type)
-    left = [among & of_type & nodes for nodes in (*map(by_zone.get, by_zone.values), ~by_zone.keyed)]
-    for _ in range(_MOST_GROUPS // len(left) + 1):
-        for at, nodes in enumerate(left):
-            if nodes:
-                (group,) = node_group_of(view.row(Slot(nodes.bit_length() - 1)).node)
-                left[at] = less(nodes, by_group.get(group))
-                if group not in known:
-                    known[group] = _shape_of(group, _youngest(view, by_group.get(group)))
-                yield known[group]
+    zones = deque(among & of_type & nodes for nodes in (*map(by_zone.get, by_zone.values), ~by_zone.keyed))
+    found = 0
+    while zones and found < _MOST_GROUPS:
+        nodes = zones.popleft()
+        if nodes:
+            (group,) = node_group_of(view.row(Slot(nodes.bit_length() - 1)).node)
+            zones.append(less(nodes, by_group.get(group)))
+            if group not in known:
+                known[group] = _shape_of(group, _youngest(view, by_group.get(group)))
+            yield known[group]
+            found += 1
     if not of_type:
         yield from _catalog_shapes(view, instance_type)
 
@@ -224,7 +226,7 @@ def _lasting_labels(node: Node) -> dict[str, str]:
     return {
         key: value
         for key, value in node.labels.items()
-        if value not in names and not key.startswith(_OF_ONE_MACHINE) and not _INSTANCE_ID.match(value)
+        if not (value in names or key.startswith(_OF_ONE_MACHINE) or (value[:2] == "i-" and _INSTANCE_ID.match(value)))
     }
 
 

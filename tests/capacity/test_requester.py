@@ -212,7 +212,8 @@ async def test_a_machine_that_cannot_come_holds_others_up_once() -> None:
     """A group of nodes may be at its limit, and pods that need it may come again and again."""
     world = World(cluster=cluster_of(broken("a", labels={"pool": "full"}), broken("b")))
     world.wait("any")
-    for at, names in ((60.0, ["any", "choosy"]), (2460.0, ["any"])):
+    world.wait("any-larger", cpu=2000)
+    for at, names in ((60.0, ["any", "any", "choosy"]), (2460.0, ["any", "any"])):
         world.wait(f"choosy-{at}", node_selector={"pool": "full"})
         assert await world.round(at) > 0
         (request,) = [each for each in world.machines.requests.values() if "uid-any" in each.pods]

@@ -258,9 +258,7 @@ class _Planning:
         lines = sorted([line for line in self._hidden if line.pods], key=lambda line: taking[id(line)])
         counts = Counter[LimitOwner]()
         while lines and len(self._needs) < MOST_NEEDS:
-            alone = {id(line) for line in self.lines["alone"]}
-            others = [line for line in lines[1:] if not alone & {id(line), id(lines[0])}]
-            packed = yield from self._packing.open_machine([lines[0], *others])
+            packed = yield from self._packing.open_machine([line for line in lines if self._may_share(lines[0], line)])
             if packed is None:
                 self._leave_out(lines[0], [*lines[0].pods], NO_TYPE)
             else:
@@ -270,6 +268,12 @@ class _Planning:
                     self._leave_out(line, [pod for pod in line.pods if _owner_of(pod) == owner], CROWDED)
             lines = [line for line in lines if line.pods]
         self._needs.sort(key=lambda need: rank[need.pods[0].uid])
+
+    def _may_share(self, first: PackingLine, line: PackingLine) -> bool:
+        """Return whether a line's pods may come along: where one of the two is alone, only to the same places."""
+        one, other = first.pods[0], line.pods[0]
+        alike = one.tolerations == other.tolerations and one.constraints == other.constraints
+        return alike or not any(each is line or each is first for each in self.lines["alone"])
 
     def plan(self) -> MachinePlan:
         serving = {name: tuple(uids) for name, uids in self._serving.items()}
