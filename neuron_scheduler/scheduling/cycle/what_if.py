@@ -97,7 +97,7 @@ def fresh_nodes_that_take(
     Return a new node of each type that takes the pod, the type with the fewest devices first.
 
     Args:
-        cluster: the same afterwards; it may change when this yields.
+        cluster: the same afterwards; nobody else changes it.
         pod: with warm indexes.
         profile: by which it is decided.
         existing: whether the cluster's types are tried, or the others of the catalog.
