@@ -131,6 +131,7 @@ class MachineRequests:
     _seen: dict[str, Pod] = attrs.field(factory=dict, init=False)  # placeholders as the watch shows them, by uid
     _deleted: deque[str] = attrs.field(factory=lambda: deque(maxlen=MOST_DELETED), init=False)  # uids
     _pauses: dict[str, Pause] = attrs.field(factory=dict, init=False)  # by uid; one that is over decides the next one
+    _failed: set[str] = attrs.field(factory=set, init=False)  # uids of pods for which a machine was given up
     _turns: DelayingQueue[str] = attrs.field(init=False)  # names of requests whose placeholder may have to be written
     _told: logs.Once = attrs.field(factory=logs.Once, init=False)
 
@@ -160,8 +161,7 @@ class MachineRequests:
 
     def has_failed(self, uid: str) -> bool:
         """Return whether a machine for the pod was given up."""
-        pause = self._pauses.get(uid)
-        return pause is not None and pause.seconds > 0 and not pause.refused
+        return uid in self._failed
 
     def counts(self) -> dict[str, int]:
         arriving = [bool(request.node_name) for request in self._present()]
@@ -196,6 +196,7 @@ class MachineRequests:
     def look(self) -> None:
         """Bring the table up to date with placeholders and nodes; end requests that are served, or take too long."""
         self._pauses = {uid: pause for uid, pause in self._pauses.items() if uid in self.queue}
+        self._failed = {uid for uid in self._failed if uid in self.queue}
         for placeholder in [*self._seen.values()]:
             with self.errors.contain(task="capacity request", pod=placeholder.key):
                 self._look_at_placeholder(placeholder)
@@ -326,6 +327,7 @@ class MachineRequests:
         machine = request.need.instance_type
         log.warning("Gave up a machine that was asked for", machine=machine, name=request.name, err=reason)
         message = f"Gave up the {machine} that the autoscaler was asked for: {reason}"
+        self._failed |= request.pods
         for pod in self._pause(request, reason, first=first):
             self.reporter.report_capacity(pod, "NeuronCapacityGivenUp", message)
         self.end(request, "given_up")

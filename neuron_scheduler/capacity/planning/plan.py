@@ -14,7 +14,7 @@ Requests keep their pods from one plan to the next, so nothing is asked for and 
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Final
 
@@ -70,7 +70,7 @@ class UnplacedPod:
         may_bind: it has waited long enough, its profile asks for machines, and no machine for it was given up lately.
         overdue: it has waited so long that machines for other pods no longer count for it. Pods that never get one may
             come again and again.
-        alone: a machine that it was to share did not come, perhaps because of another pod: it counts on no other's now.
+        alone: a machine that it was to share did not come, perhaps for another pod: only pods like it share one now.
     """
 
     pod: Pod
@@ -248,17 +248,26 @@ class _Planning:
         """
         rank = {waiting.pod.uid: position for position, waiting in enumerate(self._seen)}
         asking = {waiting.pod.uid for waiting in self._seen if waiting.may_bind}
-        taking: dict[int, int] = {}
+        groups: dict[int, frozenset[Hashable]] = {}  # of nodes that take a line's pods
         for line in self._hidden:
             line.pods = deque(pod for pod in line.pods if pod.uid in asking)
             if line.pods and has_named_node(line.pods[0].constraints):
                 self._leave_out(line, [*line.pods], NAMED_NODE)
             if line.pods:
-                taking[id(line)] = len((yield from self._packing.machines_for(line, line.pods[0])))
-        lines = sorted([line for line in self._hidden if line.pods], key=lambda line: taking[id(line)])
-        counts = Counter[LimitOwner]()
+                machines = yield from self._packing.machines_for(line, line.pods[0])
+                groups[id(line)] = frozenset(fresh.node_group for fresh in machines)
+        lines = sorted([line for line in self._hidden if line.pods], key=lambda line: len(groups[id(line)]))
+        counts, alone = Counter[LimitOwner](), {id(line) for line in self.lines["alone"]}
+
+        def may_share(line: PackingLine) -> bool:  # beside one that is alone, only to the same places
+            if not alone & {id(line), id(lines[0])}:
+                return True
+            one, other = lines[0].pods[0], line.pods[0]
+            alike = one.tolerations == other.tolerations and one.constraints == other.constraints
+            return line is lines[0] or (alike and groups[id(line)] == groups[id(lines[0])])
+
         while lines and len(self._needs) < MOST_NEEDS:
-            packed = yield from self._packing.open_machine([line for line in lines if self._may_share(lines[0], line)])
+            packed = yield from self._packing.open_machine([line for line in lines if may_share(line)])
             if packed is None:
                 self._leave_out(lines[0], [*lines[0].pods], NO_TYPE)
             else:
@@ -268,12 +277,6 @@ class _Planning:
                     self._leave_out(line, [pod for pod in line.pods if _owner_of(pod) == owner], CROWDED)
             lines = [line for line in lines if line.pods]
         self._needs.sort(key=lambda need: rank[need.pods[0].uid])
-
-    def _may_share(self, first: PackingLine, line: PackingLine) -> bool:
-        """Return whether a line's pods may come along: where one of the two is alone, only to the same places."""
-        one, other = first.pods[0], line.pods[0]
-        alike = one.tolerations == other.tolerations and one.constraints == other.constraints
-        return alike or not any(each is line or each is first for each in self.lines["alone"])
 
     def plan(self) -> MachinePlan:
         serving = {name: tuple(uids) for name, uids in self._serving.items()}
